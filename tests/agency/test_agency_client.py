@@ -16,15 +16,14 @@ from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from shoal.agency.client import TOKEN_VARIABLE, AgencyClient, exchange, make_printable, read_address, read_token
+from shoal.agency.client import TOKEN_VARIABLE, AgencyClient, exchange, make_printable, read_address
 from shoal.agency.domain import Domain
-from shoal.agency.tables import count_by_domain, count_rows, make_registration, read_campaign, read_counts
+from shoal.agency.tables import count_by_domain, make_registration, read_campaign, read_counts
 from shoal.cli import app
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, VerificationError
 
@@ -110,12 +109,6 @@ def test_a_token_is_not_sent_in_plain_text_to_another_machine(url: str) -> None:
     assert read_address(url, insecure=True).scheme == "http"
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.8.9.1", "http://[::1]:8321/x/", "http://localhost"])
-def test_this_machine_and_tls_need_no_consent(url: str) -> None:
-    assert read_address(url).geturl() == url.rstrip("/")
-    assert read_address("https://agency.example/shoal/").path == "/shoal"
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -136,23 +129,6 @@ def test_other_addresses_are_refused_without_repeating_them(url: str) -> None:
     with pytest.raises(UsageError) as refused:
         read_address(url)
     assert "pw" not in str(refused.value)
-
-
-def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "owner.token"
-    file.write_text(f"{TOKEN}\n")
-    assert read_token(file) == TOKEN
-    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
-    with pytest.raises(UsageError, match=TOKEN_VARIABLE):
-        read_token(None)
-    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-    assert read_token(None) == TOKEN
-    for wrong in ("", "two words of it", "line-one-of-it\nline-two-of-it", "é" * 20, "x" * 5000):
-        file.write_text(wrong, encoding="utf-8")
-        with pytest.raises(UsageError, match="holds no token"):
-            read_token(file)
-    with pytest.raises(UsageError, match="No such file"):
-        read_token(tmp_path / "absent")
 
 
 def test_the_token_is_sent_as_bearer_and_shown_nowhere(service: Scripted) -> None:
@@ -198,13 +174,6 @@ def test_a_redirect_is_not_followed(service: Scripted) -> None:
     assert len(service.asked) == 1
 
 
-@pytest.mark.parametrize("content", [b"<html>", b"[1]", b"\xff\xfe", b"", b"[" * 100_000, b"{}"])
-def test_an_answer_that_is_no_campaign_is_refused(service: Scripted, content: bytes) -> None:
-    service.content = content
-    with pytest.raises(InputError, match=r"not JSON|not what an agency"):
-        AgencyClient.at(service.url, TOKEN).ask("GET", "campaigns", "1")["name"]
-
-
 def test_an_answer_that_is_too_long_or_breaks_off_is_refused(service: Scripted) -> None:
     service.content = b"x" * 200_000
     assert ask(service, largest=200_000) == service.content
@@ -213,14 +182,6 @@ def test_an_answer_that_is_too_long_or_breaks_off_is_refused(service: Scripted) 
     service.length = 300_000
     with pytest.raises(InputError, match="broke"):
         ask(service, patience=2.0)
-
-
-def test_a_service_that_says_nothing_is_not_waited_for(service: Scripted) -> None:
-    release = threading.Event()
-    service.answers = lambda *_: release.wait(20)
-    with pytest.raises(InputError, match=r"within 0\.2 seconds"):
-        ask(service, patience=0.2)
-    release.set()
 
 
 ENDLESS: dict[str, tuple[bytes, bytes]] = {
@@ -267,27 +228,6 @@ def _heard(port: int) -> str:
     return "an answer"
 
 
-def test_nobody_at_the_address_is_said(service: Scripted) -> None:
-    with pytest.raises(InputError, match=r"nobody answers at http://127\.0\.0\.1:1:"):
-        exchange(read_address("http://127.0.0.1:1"), TOKEN, "GET", "/")
-    with pytest.raises(UsageError, match="does not speak TLS"):
-        exchange(read_address(service.url.replace("http:", "https:")), TOKEN, "GET", "/")
-
-
-def test_a_list_is_read_to_its_last_page(service: Scripted) -> None:
-    entry = {"owner": "north", "records": 5}
-    pages = {0: 7, 7: 9, 9: None}
-
-    def page(_: str, path: str) -> dict[str, Any]:
-        after = int(parse_qs(urlsplit(path).query)["after"][0])
-        return {"items": [entry | {"rows": after}], "next": pages[after]}
-
-    service.answers = page
-    found = AgencyClient.at(service.url, TOKEN).list("campaigns", "4", "counts")
-    assert [one["rows"] for one in found] == [0, 7, 9]
-    assert len(service.asked) == 3
-
-
 @pytest.mark.parametrize(
     "page",
     [
@@ -319,33 +259,6 @@ def test_long_and_unprintable_texts_are_tamed() -> None:
     assert len(make_printable("x" * 10_000)) < 2100
 
 
-def test_records_are_counted_by_the_domain() -> None:
-    table = pa.table(
-        {"id": [1, 2, 3, 4], "illness": ["flu", "cold", "flu", "flu"], "sex": list("FMFM"), "age": [40, 30, 40, 40]}
-    )
-    assert count_by_domain(table, DOMAIN) == {
-        "columns": ["age", "sex", "illness", "count"],
-        "rows": [["30", "M", "cold", 1], ["40", "F", "flu", 2], ["40", "M", "flu", 1]],
-    }
-
-
-def test_counting_does_not_depend_on_batches(tmp_path: Path) -> None:
-    import numpy as np
-    import pyarrow.parquet
-
-    rng = np.random.default_rng(5)
-    n = 5000
-    columns = {name: rng.choice(values, n) for name, values in zip(DOMAIN.names, DOMAIN.values, strict=True)}
-    table = pa.table(columns)
-    pyarrow.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=700)
-    whole = count_by_domain(table, DOMAIN)
-    assert count_by_domain(tmp_path / "t.parquet", DOMAIN) == whole
-    assert sum(row[-1] for row in whole["rows"]) == n == count_rows(tmp_path / "t.parquet")
-    picked = whole["rows"][7]
-    expected = sum(list(row) == picked[:3] for row in zip(*columns.values(), strict=True))
-    assert picked[-1] == expected
-
-
 def test_records_outside_the_domain_are_an_error_by_column() -> None:
     table = pa.table({"age": [30, 50, 60], "sex": ["F", "F", "F"], "illness": ["flu", "Zaphod", "gout"]})
     with pytest.raises(InputError) as refused:
@@ -356,16 +269,6 @@ def test_records_outside_the_domain_are_an_error_by_column() -> None:
         count_by_domain(pa.table({"age": [30, None], "sex": ["F", "F"], "illness": ["flu", "flu"]}), DOMAIN)
     with pytest.raises(InputError, match="column 'sex' is not in"):
         count_by_domain(pa.table({"age": [30], "sxe": ["F"], "illness": ["flu"]}), DOMAIN)
-
-
-def test_counts_are_read_as_they_are_with_their_zeros(tmp_path: Path) -> None:
-    file = tmp_path / "counts.csv"
-    file.write_text("illness,age,sex,count\nflu,30,F,2\ngout,40,M,0\n")
-    assert read_counts(file, DOMAIN)["rows"] == [["30", "F", "flu", 2], ["40", "M", "gout", 0]]
-    file.write_text("illness,age,sex,probability\nflu,30,F,0.25\ngout,40,M,.75\n")
-    assert read_counts(file, DOMAIN, probabilities=True)["columns"][-1] == "probability"
-    with pytest.raises(InputError, match="one column `count`"):
-        read_counts(file, DOMAIN)
 
 
 @pytest.mark.parametrize(
@@ -412,20 +315,6 @@ sensitive:
 l: 2
 delta: 0.01
 """
-
-
-def test_values_of_a_campaign_are_the_texts_that_stand_there(tmp_path: Path) -> None:
-    file = tmp_path / "campaign.yaml"
-    file.write_text(CAMPAIGN)
-    assert read_campaign(file) == {
-        "name": "hospitals 2026",
-        "l": 2,
-        "delta": 0.01,
-        "domain": {
-            "quasi": [{"name": "age", "values": ["30", "31", "32"]}, {"name": "region", "values": ["01", "1", "yes"]}],
-            "sensitive": {"name": "illness", "values": ["flu", "gout"]},
-        },
-    }
 
 
 @pytest.mark.parametrize(
@@ -630,13 +519,6 @@ def test_commands_of_owners(service: Scripted, say: Callable[..., str]) -> None:
         assert "give either" in say(command, "1", *rest, code=2)
 
 
-def test_a_client_asks_for_a_campaign_or_for_columns(service: Scripted, say: Callable[..., str]) -> None:
-    assert "Request 5 waits for the agency." in say("request", "7", "--purpose", "a study", "--l", "3")
-    assert body_of(service) == {"purpose": "a study", "campaign": 7, "l": 3.0, "delta": None}
-    say("request", "age, illness", "--purpose", "a study")
-    assert body_of(service)["attributes"] == ["age", "illness"]
-
-
 def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Campaign 1 is open. Owners may contribute" in say("open", "campaign.yaml")
     assert [path for _, path, _, _ in service.asked] == ["/v1/campaigns", "/v1/campaigns/1/state"]
@@ -662,49 +544,3 @@ def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monke
     assert body_of(service) == {"p": None, "samples": 6000}
     assert "closed" in say("close", "1")
     assert body_of(service) == {"state": "closed"}
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["campaigns"],
-        ["contribute", "1", "--data", "people.csv"],
-        ["report", "1", "--records", "2"],
-        ["register", "1", "out"],
-        ["releases", "1"],
-        ["open", "campaign.yaml"],
-        ["status", "1"],
-        ["settle", "1"],
-        ["close", "1"],
-        ["request", "1", "--purpose", "a study"],
-        ["requests"],
-        ["requests", "5", "--refuse"],
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_every_command_answers_in_json(say: Callable[..., str], service: Scripted, arguments: list[str]) -> None:
-    assert json.loads(say(*arguments, "--json"))
-    service.answers = None
-    service.refuse(403, "role", "not you")
-    refused = json.loads(say(*arguments, "--json", code=2))
-    assert "(403): not you" in refused["error"]
-
-
-def test_a_file_that_is_wrong_is_found_before_anything_is_sent(service: Scripted, say: Callable[..., str]) -> None:
-    assert "`count` or `probability`" in say("open", "campaign.yaml", "--distribution", "people.csv", code=2)
-    Path("wrong.csv").write_text("age,region,illness,probability\n30,01,flu,0.5\n31,01,gout,0.4\n")
-    assert "must sum to 1" in say("open", "campaign.yaml", "--distribution", "wrong.csv", code=2)
-    assert service.asked == []
-
-
-def test_a_campaign_that_could_not_be_opened_wholly_is_named(service: Scripted, say: Callable[..., str]) -> None:
-    def answers(method: str, path: str) -> Any:
-        if path.endswith("/state"):
-            service.status = 503
-            return {"error": {"code": "unavailable", "message": "the database is away"}}
-        return ANSWERS[method, path]
-
-    service.answers = answers
-    said = say("open", "campaign.yaml", code=2)
-    assert "campaign 1 was created, but remains an unusable draft" in said
-    assert "the database is away" in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from shoal.agency.classes import greedy_classes, independent_classes
+from shoal.agency.classes import greedy_classes
 from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, plan_document, write_plan
-from shoal.agency.samples import compose_delta, enough_samples, failure_bound
 from shoal.cli import app
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
 from shoal.release.forms.agreed import Promise, check_plan, digest_plan, read_plan
@@ -47,12 +45,6 @@ def test_numbers_are_ordered_as_numbers_and_rows_in_any_order_are_the_same() -> 
     assert again.weights.tolist() == read.weights.tolist()
     other = read_distribution(rows, "s", attributes=["sex", "age"])
     assert [column.tolist() for column in other.points] == [[0, 0, 1, 1], [0, 2, 0, 1]]
-
-
-def test_points_with_zero_stay_in_the_domain() -> None:
-    read = read_distribution(table(q=[1, 2, 3], s=["x", "x", "y"], count=[1, 0, 1]), "s")
-    assert read.n_points == 3
-    assert read.starts.tolist() == [0, 1, 1, 2]
 
 
 def test_hilbert_keeps_neighbours_together_and_taxonomies_order_by_leaves() -> None:
@@ -134,38 +126,6 @@ def test_limits_of_l_p_delta_and_eta() -> None:
             make_plan(read, promise=2, delta=delta, p=Fraction("0.01"))
 
 
-def test_a_chosen_p_uses_the_samples_and_error_costs_records() -> None:
-    read = known()
-    plan = make_plan(read, promise=3, delta=DELTA, samples=600)
-    assert plan.n_tight <= plan.n <= 600
-    assert 1 < plan.classes.n_classes <= plan.m
-    assert make_plan(read, promise=3, delta=DELTA, samples=6000).classes.n_classes > plan.classes.n_classes
-    assert greedy_classes(read, 3, plan.p).number.tolist() == plan.classes.number.tolist()
-    unsure = make_plan(read, promise=3, delta=DELTA, p=plan.p, eta=plan.p / 2)
-    assert unsure.n > plan.n
-    assert unsure.n_tight > plan.n_tight
-    weights, n = plan.classes.weights, plan.n_tight
-    assert failure_bound(read, weights, 1, n) <= 0.01 < failure_bound(read, weights, 1, n - 1)
-    assert failure_bound(read, weights, 1, 0) == 1
-    assert plan.failure(n) == failure_bound(read, weights, 1, n)
-    assert compose_delta(DELTA, 4) == Fraction("0.04")
-    for delta, releases in ((DELTA, 0), (Fraction(0), 2), (Fraction("1.5"), 2)):
-        with pytest.raises(UsageError):
-            compose_delta(delta, releases)
-
-
-def test_equally_long_classes_hold_for_independent_values_only() -> None:
-    point, value = np.indices((10, 3))
-    weights = np.outer([1, 2, 1, 2, 1, 2, 1, 2, 1, 2], [3, 2, 1]).ravel()
-    rows = pa.table({"q": point.ravel(), "s": value.ravel().astype(str), "count": weights})
-    read = read_distribution(rows, "s")
-    classes = independent_classes(read, 2, Fraction(5, 90))  # T = ceil(5/90 / (6/90 * 30/90)) = 3
-    assert np.bincount(classes.number).tolist() == [3, 3, 4]
-    dependent = read_distribution(pa.table({"q": [0, 1, 2, 3], "s": ["a", "a", "b", "b"], "count": [1, 1, 1, 1]}), "s")
-    with pytest.raises(UnreachableError, match="fewer than 2 values"):
-        independent_classes(dependent, 2, Fraction(1, 4))
-
-
 def test_a_plan_is_read_back_and_an_altered_one_is_refused(tmp_path: Path) -> None:
     plan = make_plan(known(), promise=3, delta=DELTA, samples=600, arrangement="gathered")
     write_plan(plan, tmp_path / "plan.json")
@@ -215,100 +175,6 @@ def test_a_plan_that_contradicts_itself_is_refused_in_spite_of_a_right_digest() 
     for content in ([], {}, None, "plan", {"kind": document["kind"], "format": 9}):
         with pytest.raises(InputError):
             check_plan(content, "plan.json")
-
-
-@pytest.mark.parametrize(
-    ("promise", "change"),
-    [
-        (Promise("k-delta-anonymity", 4), {"values": [[1]]}),
-        (Promise("k-delta-anonymity", 4), {"n": 10**9}),
-        (Promise("k-delta-anonymity", 4), {"m": 10**9}),
-        (Promise("k-delta-anonymity", 4), {"promise": {"model": "k-delta-anonymity", "k": 4.5}}),
-        (Promise("entropy-l-delta-diversity", 2.5), {"promise": {"model": "entropy-l-delta-diversity", "l": 0.5}}),
-        (Promise("entropy-l-delta-diversity", 2.5), {"promise": {"model": "entropy-l-delta-diversity", "l": "2"}}),
-        (Promise("entropy-l-delta-diversity", 2.5), {"promise": {"model": "entropy-l-delta-diversity", "l": True}}),
-    ],
-)
-def test_other_promises_are_read_back_and_have_one_number_of_records(promise: Promise, change: dict) -> None:
-    document = plan_document(make_plan(known(), promise=promise, delta=DELTA, samples=20_000))
-    agreed = check_plan(document, "plan.json")
-    assert agreed.promise == promise
-    assert agreed.values.shape == (agreed.classes, 0)
-    assert agreed.records == agreed.n == agreed.n_tight <= 20_000
-    assert agreed.m == agreed.classes > 1
-    altered = {**document, **change}
-    altered["digest"] = digest_plan(altered)
-    with pytest.raises(InputError, match="contradicts itself"):
-        check_plan(altered, "plan.json")
-
-
-def test_promised_values_are_the_likeliest_and_ties_go_to_lower_codes() -> None:
-    rows = [("a", "u", 3), ("a", "v", 5), ("a", "w", 3), ("b", "u", 1), ("b", "v", 2), ("b", "w", 2)]
-    q, s, count = (list(column) for column in zip(*rows, strict=True))
-    read = read_distribution(table(q=q, s=s, count=count), "s")
-    classes = greedy_classes(read, 2, Fraction(2, 16))
-    assert classes.values.tolist() == [[0, 1], [1, 2]]  # v and u (as likely as w); v and w
-    assert classes.weights.tolist() == [[5, 3], [2, 2]]
-
-
-def test_records_are_the_papers_unless_the_tight_number_was_agreed_upon() -> None:
-    plan, tight = (
-        make_plan(known(), promise=3, delta=DELTA, p=Fraction(1, 50), records=each) for each in ("paper", "tight")
-    )
-    assert plan.records == plan.n > plan.n_tight == tight.records
-    assert check_plan(plan_document(tight), "plan.json").records == plan.n_tight
-    with pytest.raises(UsageError, match="known are paper, tight"):
-        make_plan(known(), promise=3, delta=DELTA, samples=600, records="few")
-
-
-@pytest.mark.parametrize("arrangement", ["contiguous", "gathered"])
-def test_p_is_chosen_by_the_tight_number_if_that_was_agreed_upon(arrangement: Any) -> None:
-    """Beside every useful p: none whose classes need at most so many records makes more classes."""
-    gained = 0
-    for seed, samples in ((1, 600), (2, 900), (3, 400)):
-        read = known(60, seed=seed)
-        plans = [
-            make_plan(read, promise=3, delta=DELTA, samples=samples, arrangement=arrangement, records=each)
-            for each in ("paper", "tight")
-        ]
-        highest, most = int(read.marginal()[2]), 0
-        for weight in range(1, highest + 1) if arrangement == "contiguous" else ():
-            classes = greedy_classes(read, 3, read.probability(weight))
-            if enough_samples(read, classes.weights, 1, DELTA) <= samples:
-                most = max(most, classes.n_classes)
-        assert plans[1].records <= samples
-        assert plans[1].classes.n_classes >= max(plans[0].classes.n_classes, most)
-        gained += plans[1].classes.n_classes - plans[0].classes.n_classes
-    assert gained > 0
-    least = make_plan(read, promise=3, delta=DELTA, p=read.probability(highest), records="tight").records
-    with pytest.raises(UnreachableError, match=f"at least {least} are needed"):
-        make_plan(read, promise=3, delta=DELTA, samples=least - 1, records="tight")
-
-
-@pytest.mark.parametrize("order", ["lexicographic", "hilbert"])
-def test_rows_are_located_by_their_codes(order: str) -> None:
-    rng = np.random.default_rng(4)
-    cells = np.flatnonzero(rng.random(7 * 5 * 3) < 0.6)
-    codes = np.unravel_index(cells, (7, 5, 3))
-    columns = dict(zip("xyz", codes, strict=True))
-    read = read_distribution(
-        pa.table({**columns, "s": ["u"] * len(cells), "count": rng.integers(1, 9, len(cells))}), "s", order=order
-    )
-    agreed = check_plan(plan_document(make_plan(read, promise=1, delta=DELTA, samples=400)), "plan.json")
-    class_of = {
-        tuple(int(values[code]) for values, code in zip(agreed.quasi_values, point, strict=True)): int(number)
-        for *point, number in zip(*agreed.points, agreed.number, strict=True)
-    }
-    asked = rng.integers(-1, 8, (3, 500))
-    spelled = [
-        [int(values[code]) if 0 <= code < len(values) else None for code in column]
-        for values, column in zip(agreed.quasi_values, asked, strict=True)
-    ]
-    expected = [class_of.get(point, -1) for point in zip(*spelled, strict=True)]
-    assert agreed.locate(list(asked)).tolist() == expected
-    assert -1 in expected
-    assert len(set(expected)) > 3
-    assert agreed.locate([np.empty(0, dtype=np.int32)] * 3).tolist() == []
 
 
 def test_wrong_mixes_of_promises_are_refused() -> None:
@@ -388,19 +254,6 @@ def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
         assert not (tmp_path / "none.json").exists()
 
 
-@pytest.mark.parametrize(("order", "contiguous"), [("lexicographic", 164), ("hilbert", 153)])
-def test_the_decision_tells_how_many_classes_adult_gives(order: str, contiguous: int, shared_data: Path) -> None:
-    from shoal.datasets.uci import adult
-
-    names = ["age", "sex", "education", "occupation"]
-    records = adult(shared_data).select(names).drop_null()
-    counts = records.group_by(names).aggregate([([], "count_all")]).rename_columns([*names, "count"])
-    read = read_distribution(counts, "occupation", order=order)
-    plan = make_plan(read, promise=5, delta=DELTA, samples=30_000)
-    gathered = make_plan(read, promise=5, delta=DELTA, samples=30_000, arrangement="gathered")
-    assert (read.n_points, plan.classes.n_classes, gathered.classes.n_classes) == (1749, contiguous, 212)
-
-
 def test_keys_of_huge_domains_still_sort_as_their_columns() -> None:
     from shoal.core.kernels import pack
 
@@ -410,16 +263,3 @@ def test_keys_of_huge_domains_still_sort_as_their_columns() -> None:
     order = np.lexsort(columns[::-1])
     assert (np.diff(key[order]) >= 0).all()
     assert len(np.unique(key)) == len({tuple(row) for row in np.stack(columns, axis=1).tolist()})
-
-
-def test_failures_for_other_numbers_of_records() -> None:
-    read = known()
-    plan = make_plan(read, promise=Promise("k-delta-anonymity", 4), delta=DELTA, samples=600)
-    assert plan.failure(plan.n) <= DELTA < plan.failure(plan.n - 1)
-    assert plan.failure(0) == 1
-    varied = make_plan(read, promise=Promise("entropy-l-delta-diversity", 2), delta=DELTA, p=Fraction("0.2"))
-    with pytest.raises(UsageError, match="no bound for other numbers"):
-        varied.failure(varied.n)
-    for each in (plan, make_plan(read, promise=3, delta=DELTA, samples=600)):
-        with pytest.raises(UsageError, match="at least 0"):
-            each.failure(-1)

@@ -12,11 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.agency import apply as domain
-from shoal.agency.apply import AgreedValues, apply_plan, find_hulls, make_policy
+from shoal.agency.apply import apply_plan, find_hulls
 from shoal.core.errors import InputError, UnreachableError
 from shoal.release.forms.agreed import digest_plan, parse_plan
-from shoal.release.release import find_release
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify
 
@@ -104,16 +102,6 @@ def test_other_spellings_are_outside_the_domain(tmp_path, texts):
     assert not (tmp_path / "out").exists()
 
 
-def test_leaves_are_the_plans_values_in_its_order():
-    tree = AgreedValues(values=("9", "34", "50")).build(pa.array([]))
-    assert tree.scale.kind == "number"
-    assert tree.encode(pa.array(["34", "9", "034", "10", None])).tolist() == [1, 0, -1, -1, -1]
-    assert tree.cover(0, 2) == {"from": 9, "below": 35}
-    unordered = AgreedValues(values=("34", "9")).build(pa.array([]))
-    assert unordered.scale.kind == "category"
-    assert unordered.encode(pa.array([9, 34])).tolist() == [1, 0]
-
-
 def test_hulls_are_the_first_and_last_value_of_each_class(tmp_path):
     points = [[0, 0, 1, 2, 3], [1, 0, 0, 1, 0]]
     runs = [[1, 1], [2, 2], [1, 1], [3, 1]]
@@ -123,18 +111,6 @@ def test_hulls_are_the_first_and_last_value_of_each_class(tmp_path):
     lo, hi = find_hulls(agreed(path))
     assert lo.tolist() == [[0, 1], [0, 0], [3, 0]]
     assert hi.tolist() == [[3, 2], [2, 1], [4, 1]]
-
-
-def test_wide_labels_of_categories_become_all_values_where_they_would_list_too_many(tmp_path, monkeypatch):
-    towns = [f"t{n:02}" for n in range(20)]
-    # class 1: t00 to t15, class 2: t01 to t03, class 3: the rest, t04 to t19
-    number = {**dict.fromkeys(range(20), 3), 0: 1, 15: 1, 1: 2, 2: 2, 3: 2}
-    path = plan_file(tmp_path, {"town": towns}, ["flu"], runs=[[number[n], 1] for n in range(20)], classes=3, m=3.0)
-    assert [pair.tolist() for pair in find_hulls(agreed(path))] == [[[0], [1], [4]], [[16], [4], [20]]]
-    monkeypatch.setattr(domain, "MOST_LISTED", 10)
-    assert [pair.tolist() for pair in find_hulls(agreed(path))] == [[[0], [1], [0]], [[20], [4], [20]]]
-    release = apply_plan(path, pa.table({"town": towns, "illness": ["flu"] * 20}), tmp_path / "out")
-    assert list(release.manifest["attributes"]["town"]["labels"]) == ["*", "{t01, t02, t03}"]
 
 
 def test_a_plan_with_an_attribute_called_class_is_refused(tmp_path):
@@ -153,15 +129,6 @@ def test_columns_that_the_plan_does_not_know_are_left_out_whatever_they_hold(tmp
     assert rows["class"].to_pylist() == [1, 1]
 
 
-def test_the_policy_of_a_plan_names_roles_and_no_values(tmp_path):
-    plan = agreed(plan_file(tmp_path, {"age": ["1"], "sex": ["F"]}, ["flu"]))
-    policy = make_policy(plan, ("name",))
-    assert policy.names("quasi") == ("age", "sex")
-    assert policy.names("sensitive") == ("illness",)
-    assert policy.names("identifier") == ("name",)
-    assert policy.document == {"agreed": {"digest": plan.digest, "model": "k-delta-anonymity", "k": 1, "delta": 0.1}}
-
-
 def test_classes_without_records_are_counted(tmp_path):
     path = plan_file(tmp_path, {"age": ["1", "2", "3"]}, ["flu"], promise={"model": "k-delta-anonymity", "k": 2})
     with pytest.raises(
@@ -173,14 +140,6 @@ def test_classes_without_records_are_counted(tmp_path):
     )
     with pytest.raises(UnreachableError, match="in 1 of 2 classes values are less uncertain than 1"):
         apply_plan(path, pa.table({"age": [1, 1, 1], "illness": ["flu"] * 3}), tmp_path / "out")
-
-
-def test_other_readers_of_releases_open_it(tmp_path):
-    path = plan_file(tmp_path, {"age": ["1", "2"]}, ["flu"])
-    apply_plan(path, pa.table({"age": [1, 2, 2], "illness": ["flu"] * 3}), tmp_path / "out")
-    public, manifest = find_release(tmp_path / "out")
-    assert public.name == "public"
-    assert manifest.agreed.classes == 2
 
 
 def test_one_record_short_is_short_though_everything_shows(tmp_path):

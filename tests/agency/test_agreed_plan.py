@@ -170,25 +170,6 @@ def test_a_plan_that_contradicts_itself_is_refused_though_its_digest_is_right(do
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"n_tight": 1},
-        {"m": 99.0},
-        {"values": [[0]]},
-        {"promise": {"model": "k-delta-anonymity", "k": 2**63}},
-    ],
-)
-def test_promises_without_values_have_one_number_of_records(documents, tmp_path, change):
-    document = copy.deepcopy(documents["records"]) | change
-    document["digest"] = digest_plan(document)
-    content = json.dumps(document).encode()
-    with pytest.raises(ManifestError):
-        read_plan(tmp_path / "plan.json", written(tmp_path, content, document))
-    with pytest.raises(InputError):
-        parse_plan(content, "plan.json")
-
-
-@pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"null", b"{", b"\xff\xfe{}", b'{"digest": NaN}', b"[" * 100_000, '{"kind": "é"}'.encode("latin-1")],
 )

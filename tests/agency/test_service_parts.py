@@ -6,15 +6,11 @@ import hashlib
 import subprocess
 import sys
 
-import pyarrow as pa
 import pytest
 
-from shoal.agency.distribution import read_distribution
 from shoal.agency.domain import Domain
 from shoal.agency.service.administration import render_reference
 from shoal.agency.service.guard import parse
-from shoal.agency.service.messages import NewCampaign, PlanRequest
-from shoal.agency.service.plans import compute_plan
 from shoal.agency.service.refusals import Refusal, of_validation
 from shoal.agency.service.settings import Settings, settings
 from shoal.agency.service.tokens import read_digest
@@ -67,10 +63,6 @@ def test_what_is_no_plain_json_is_refused_without_being_quoted(content: bytes) -
     assert "999" not in refused.value.message
 
 
-def test_plain_json_is_taken() -> None:
-    assert parse('{"a": ["é", 1, 2.5, null, true]}'.encode()) == {"a": ["é", 1, 2.5, None, True]}
-
-
 def test_a_refusal_names_places_of_the_schema_and_no_word_of_the_caller() -> None:
     error = {"type": "extra_forbidden", "loc": ("body", "Zaphod"), "msg": "Extra inputs are not permitted", "input": 1}
     assert "Zaphod" not in of_validation([error]).message
@@ -93,12 +85,6 @@ def test_settings_come_from_options_then_the_environment_then_defaults() -> None
     for wrong in ({"SHOAL_AGENCY_PORT": "x"}, {"SHOAL_AGENCY_ROWS": "0"}, {"SHOAL_AGENCY_TOKENS": "-1"}):
         with pytest.raises(UsageError):
             settings(wrong)
-
-
-def test_counts_are_kept_as_codes_and_come_back() -> None:
-    table = deserialize(serialize(counted(["40", "M", "gout", 7], ["9", "F", "flu", 0])))
-    assert list(table.to_pydict().values()) == [[1, 0], [1, 0], [1, 0], [7, 0]]
-    assert sum_records(table) == 7
 
 
 @pytest.mark.parametrize(
@@ -139,33 +125,6 @@ def test_contributions_are_added_exactly_and_the_small_domain_is_whole() -> None
     assert only.sensitive_values == ("flu", "gout", "zoster")
     with pytest.raises(InputError):
         pool(DOMAIN, [counted(["9", "F", "flu", 2**61])] * 2, "lexicographic", 6)
-
-
-def test_the_sum_is_the_distribution_of_the_summed_table() -> None:
-    rows = [
-        [age, sex, illness, 3 + place]
-        for place, (age, sex, illness) in enumerate(
-            (age, sex, illness) for age in ("9", "40", "41") for sex in "FM" for illness in ("flu", "gout", "zoster")
-        )
-    ]
-    table = pa.table(dict(zip(COLUMNS, zip(*([*row[:3], 2 * row[3]] for row in rows), strict=True), strict=True)))
-    plain = read_distribution(table, "illness", order="hilbert")
-    known = pool(DOMAIN, [counted(*rows), counted(*reversed(rows))], "hilbert", 100)
-    assert known.weights.tolist() == plain.weights.tolist()
-    assert [column.tolist() for column in known.points] == [column.tolist() for column in plain.points]
-    terms = NewCampaign(name="stays", domain=DOMAIN, l=2, delta=0.1, records="tight")
-    made, document = compute_plan(terms, [serialize(counted(*rows))], PlanRequest(), 100)
-    assert made.records == made.n_tight <= made.n
-    assert f'"digest":"{made.digest}"' in document
-
-
-def test_the_order_by_taxonomy_is_the_order_of_the_domain() -> None:
-    listed = Domain.model_validate({**DOMAIN.model_dump(), "quasi": [{"name": "age", "values": ["41", "9", "40"]}]})
-    columns = ["illness", "age", "count"]
-    rows = [["flu", "9", 1], ["flu", "40", 2], ["gout", "41", 3]]
-    table = read_rows(columns, rows, listed, probabilities=False, most=9)
-    assert pool(listed, [table], "taxonomy", 9).quasi_values == (("41", "9", "40"),)
-    assert pool(listed, [table], "lexicographic", 9).quasi_values == (("9", "40", "41"),)
 
 
 def test_probabilities_are_numbers_or_decimal_texts() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from shoal.attacks.base import ALARMS, NO_CONTROL, Refusal, Tally, Trials, compare, find_chance
+from shoal.attacks.base import ALARMS, Tally, Trials, compare, find_chance
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,6 @@ def test_wilson_intervals_of_newcombe(success: int, trials: int, low: float, hig
     """Newcombe (1998), "Two-sided confidence intervals for the single proportion", Table I, method 3."""
     rate = Tally(success, trials).rate()
     assert (round(rate.low, 4), round(rate.high, 4)) == (low, high)
-
-
-def test_counts_that_cannot_be_are_refused() -> None:
-    for success, trials in ((3, 2), (-1, 2), (0, 0)):
-        with pytest.raises(ValueError, match="not a count"):
-            Tally(success, trials)
 
 
 def test_the_risk_is_the_share_of_what_was_hidden() -> None:
@@ -49,13 +43,6 @@ def test_estimates_lie_in_their_intervals(one: Tally, other: Tally) -> None:
         assert -1 <= estimate.low <= estimate.value <= estimate.high <= 1
 
 
-def test_an_advantage_turns_with_its_sides() -> None:
-    gap, back = (compare(*each, decides=True) for each in ((Tally(9, 10), Tally(3, 10)), (Tally(3, 10), Tally(9, 10))))
-    assert gap.value == pytest.approx(0.6)
-    assert back.low == -gap.high
-    assert compare(Tally(10, 10), Tally(0, 10), decides=True).high == 1.0
-
-
 @pytest.mark.parametrize(("n", "m"), [(8, 8), (12, 30), (30, 9)])
 def test_an_interval_above_0_is_as_rare_as_stated_where_there_is_nothing_to_find(n: int, m: int) -> None:
     """Exact, over all ways in which as many successes fall on the people of both groups."""
@@ -68,36 +55,9 @@ def test_an_interval_above_0_is_as_rare_as_stated_where_there_is_nothing_to_find
             assert find_chance(Tally(k, n), Tally(both - k, m)) == pytest.approx(above)
 
 
-def test_few_answers_that_differ_a_lot_are_found() -> None:
-    assert compare(Tally(20, 20), Tally(4, 20)).low > 0.3
-    assert compare(Tally(9, 20), Tally(1, 20)).low == 0.0  # by chance in 4 of 1,000 cases
-    assert compare(Tally(300, 1_000_000), Tally(100, 1_000_000)).low > 0
-
-
 def test_the_risk_is_beside_the_control_group_or_else_the_baseline() -> None:
     both = Trials("x", Tally(8, 10), control=Tally(2, 10), baseline=Tally(5, 10))
     assert both.risk.value == pytest.approx(0.75)
     assert Trials("x", Tally(8, 10), baseline=Tally(5, 10)).risk.value == pytest.approx(0.6)
     assert Trials("x", Tally(8, 10)).risk.value == 0.8
     assert Trials("x", Tally(8, 10), control=Tally(2, 10), decides=True).risk.value == pytest.approx(0.6)
-
-
-def test_what_json_says() -> None:
-    inner = Trials("y", Tally(1, 4), baseline=Tally(1, 4))
-    stated = Trials("x", Tally(8, 10), Tally(2, 10), Tally(5, 10), {"y": inner}, ("a note",)).as_dict()
-    keys = ["name", "about", "attack", "baseline", "control", "risk", "worst", "most_exposed", "worst_subgroup"]
-    assert list(stated) == [*keys, "variants", "notes"]
-    assert stated["attack"] == {"success": 8, "trials": 10}
-    assert set(stated["risk"]) == {"value", "low", "high"}
-    assert stated["notes"] == ["a note"]
-    assert "notes" not in stated["variants"]["y"]
-    assert Refusal("x", "why").as_dict() == {"name": "x", "about": None, "refused": "why"}
-
-
-def test_without_a_control_group_the_report_says_so_once() -> None:
-    alone = Trials("x", Tally(8, 10), baseline=Tally(5, 10)).as_dict()
-    assert alone["notes"] == [NO_CONTROL]
-    assert "in general" in NO_CONTROL
-    assert alone["control"] is None
-    noted = Trials("x", Tally(8, 10), baseline=Tally(5, 10), notes=("first", NO_CONTROL)).as_dict()
-    assert noted["notes"] == ["first", NO_CONTROL]

@@ -14,7 +14,7 @@ from tests import releases
 
 import shoal
 from shoal.attacks.base import Refusal, Tally, Trials, verdict
-from shoal.attacks.decoding import DecodingAttack, decode
+from shoal.attacks.decoding import DecodingAttack
 from shoal.attacks.view import ReleaseView
 
 ILLS = {"any": {"lungs": ["flu", "cold"], "joints": ["gout", "sprain"]}}
@@ -76,21 +76,6 @@ def test_a_label_stands_for_what_its_class_shows_most() -> None:
     assert "11 records are published under labels; decoded, 10 of them" in beside.notes[0]
 
 
-def test_the_town_whose_labels_are_decoded_is_named() -> None:
-    """In Bonn all behind labels have flu, in Hof hardly any."""
-    rows = {"Bonn": ["flu"] * 30 + ["cold"] * 9 + ["lungs"] * 30, "Hof": ["flu"] * 30 + ["cold"] * 9 + ["lungs"] * 30}
-    truth = {"Bonn": ["flu"] * 60 + ["cold"] * 9, "Hof": ["flu"] * 33 + ["cold"] * 36}
-    view = labelled(rows)
-    members, others = (view.people(as_table(each), "people") for each in (truth, {**truth, "Bonn": truth["Hof"]}))
-    found = DecodingAttack(20).run(view, members, others, np.random.default_rng(1))
-    assert found.success == Tally(33, 60)
-    assert str(found.subgroup) == "town = Bonn"
-    assert found.subgroup.trials.success == Tally(30, 30)
-    assert found.subgroup.trials.baseline.success < 24
-    assert found.subgroup.trials.risk.low > 0.2
-    assert found.exposed.success.trials == 20
-
-
 def release(*, defend: bool, **given: Any) -> shoal.Release:
     policy = {
         "attributes": ROLES,
@@ -134,18 +119,6 @@ def test_guesses_are_judged_by_the_true_values_under_labels(defend: bool, tmp_pa
         total += row["records"]
     assert found.success == Tally(right, total)
     assert "estimated" not in found.notes[0]
-
-
-def test_no_more_guesses_are_right_than_labels_hide_records_of_a_value() -> None:
-    """Counted class by class, all 10 labels of Bonn would be flu, but the release hides 4 records with flu."""
-    shown = ["flu"] * 5 + ["cold"] * 5 + ["lungs"] * 10
-    view = labelled({"Bonn": shown, "Hof": shown})
-    secret = view.secrets["ill"]
-    flu, cold = secret.values.index("flu"), secret.values.index("cold")
-    labels = decode(view, secret, np.array([value == "flu" for value in secret.values], dtype=np.float64))
-    of_class = np.zeros_like(labels.shown)
-    of_class[:, flu], of_class[:, cold] = [13, 1], [5, 13]
-    assert float(labels.estimate_right(of_class) @ labels.records) == pytest.approx(4)
 
 
 def test_without_labels_there_is_nothing_to_decode() -> None:

@@ -62,17 +62,6 @@ def test_the_worst_subgroup_is_found_and_its_interval_widened() -> None:
     assert "on average)" in verdict(found)
 
 
-def test_without_a_control_group_some_are_compared_with_their_own_baseline() -> None:
-    rng = np.random.default_rng(3)
-    inside = outcomes(2000, rng)
-    inside.right[inside.labels[:, 1] == 1] = True
-    found = compare(inside, None)
-    assert found.subgroup.label is None
-    assert "sex = (missing)" in verdict(found)
-    assert found.subgroup.trials.control is None
-    assert found.subgroup.trials.baseline.trials == found.subgroup.trials.success.trials
-
-
 @pytest.mark.parametrize("n_outside", [300, 2000])
 def test_where_nothing_is_to_be_found_the_worst_of_all_is_no_alarm(n_outside: int) -> None:
     """At 0.3 % for both, more than 3 of 150 runs alarm with a chance of 1 in 1,000."""
@@ -82,15 +71,6 @@ def test_where_nothing_is_to_be_found_the_worst_of_all_is_no_alarm(n_outside: in
         found = compare(outcomes(2000, rng), outcomes(n_outside, rng))
         alarms += max(found.exposed.risk.low, found.subgroup.trials.risk.low) > 0
     assert alarms <= 3
-
-
-def test_few_people_have_no_most_exposed_and_no_subgroup() -> None:
-    rng = np.random.default_rng(4)
-    found = compare(outcomes(19, rng), outcomes(19, rng))
-    assert found.exposed is None
-    assert found.subgroup is None
-    assert found.as_dict()["most_exposed"] is None
-    assert found.worst == found.risk
 
 
 def people(n: int, seed: int) -> pa.Table:
@@ -125,33 +105,3 @@ def test_a_town_whose_people_are_given_away_is_named() -> None:
     assert str(about_ill.subgroup) == "town = Wyk"
     assert about_ill.risk.low < 0 < about_ill.subgroup.trials.risk.low
     assert verdict(about_ill).endswith("(0% on average)")
-
-
-def test_who_is_linked_is_named() -> None:
-    """Ages and towns of all but those in Wyk are dealt anew, so only they are linked by both."""
-    source, control = people(3000, 1), people(3000, 2)
-    town, chance = source["town"].to_numpy(zero_copy_only=False), np.random.default_rng(3)
-    elsewhere = np.flatnonzero(town != "Wyk")
-    ages = source["age"].to_numpy().copy()
-    ages[town == "Wyk"] = 90 + np.arange((town == "Wyk").sum())
-    whole = source.set_column(0, "age", pa.array(ages))
-    ages[elsewhere] = chance.permutation(ages[elsewhere])
-    roles = {"age": "quasi", "town": "quasi", "ill": "sensitive", "job": "sensitive"}
-    policy = {"attributes": {name: {"role": role} for name, role in roles.items()}, "method": {"plain": {}}}
-    release = shoal.anonymize(whole.set_column(0, "age", pa.array(ages)), {**policy, "privacy": []}, seed=1)
-    (found,) = shoal.attack(release, whole, control, attacks=["linkability"], seed=1)
-    assert str(found.subgroup) == "town = Wyk"
-    assert found.subgroup.trials.risk.low > 0.3
-    assert found.exposed.success == Tally(20, 20)
-    assert found.exposed.risk.low > 0.2
-
-
-def test_seven_records_are_attacked_and_the_interval_says_how_little_that_tells() -> None:
-    source, control = people(7, 5), people(7, 6)
-    roles = {"age": {"role": "quasi"}, "town": {"role": "quasi"}, "ill": {"role": "sensitive"}}
-    policy = {"attributes": roles, "privacy": [], "method": {"plain": {}}}
-    rows = source.select(list(roles))
-    for each in shoal.attack(shoal.anonymize(rows, policy, seed=1), rows, control, attacks=["inference"], seed=1):
-        assert each.success.trials == 7
-        assert each.risk.high - each.risk.low > 0.5
-        assert any("so few tell little" in note for note in each.notes)

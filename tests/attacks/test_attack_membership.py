@@ -9,20 +9,14 @@ import pyarrow as pa
 import pytest
 from tests import releases
 
-from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.base import Tally, Trials
 from shoal.attacks.membership import (
-    BY_BUCKETS,
     BucketContents,
     MembershipAttack,
-    Rule,
     attack_tuples,
-    count_values,
-    decide,
 )
 from shoal.attacks.named_values import NamedValuesAttack
-from shoal.attacks.view import UNKNOWN
 from shoal.core.errors import InputError, UsageError
-from shoal.core.registry import discover
 
 
 def membership_attack(
@@ -36,20 +30,6 @@ def membership_attack(
     attack, view = MembershipAttack(n_targets), releases.view(rows, manifest)
     others = None if control is None else view.people(control, "the control table")
     return attack.run(view, view.people(source, "the source"), others, rng or np.random.default_rng(1))
-
-
-def test_it_is_discovered() -> None:
-    assert discover("shoal.attacks", Attack)["membership"] is MembershipAttack
-
-
-def test_rules_look_in_both_directions() -> None:
-    low, high = np.array([0.0, 1.0, 1.0, 2.0]), np.array([2.0, 3.0, 4.0, 5.0])
-    rule, advantage = Rule.learn(high, low)
-    assert (rule.above, advantage) == (True, 0.75)
-    rule, advantage = Rule.learn(low, high)
-    assert (rule.above, advantage) == (False, 0.75)
-    assert rule.apply(np.array([0.0, 9.0])).tolist() == [True, False]
-    assert Rule.learn(low, low)[1] == 0.0
 
 
 def release(n: int, seed: int, *, n_buckets: int = 20) -> tuple[pa.Table, dict[str, Any], pa.Table]:
@@ -81,16 +61,6 @@ def release(n: int, seed: int, *, n_buckets: int = 20) -> tuple[pa.Table, dict[s
         "withheld": 0,
     }
     return pa.table(columns), manifest, source
-
-
-def test_it_reads_a_release_and_tries_fakes() -> None:
-    rows, manifest, source = release(2000, 1)
-    trials = membership_attack(rows, manifest, source, n_targets=1000, rng=np.random.default_rng(2))
-    assert set(trials.variants) == {*BY_BUCKETS, "popularity"}
-    assert trials.success.trials == trials.control.trials == 500
-    assert "1,000 fake tuples" in trials.notes[0]
-    assert "decided by" in trials.notes[1]
-    assert trials.risk.low <= trials.risk.value <= trials.risk.high
 
 
 def test_people_with_other_values_are_told_apart_and_like_ones_are_not() -> None:
@@ -130,22 +100,6 @@ def test_people_are_found_among_the_published_values() -> None:
     assert part.records[published].tolist() == [1, 2, 1, 2]
 
 
-def test_sources_of_other_types_are_understood() -> None:
-    rows, manifest, source = release(1000, 6)
-    as_text = rows.set_column(1, "age", rows["age"].cast(pa.string()))
-    one, other = (
-        membership_attack(table, manifest, source, source, 400, np.random.default_rng(7)) for table in (rows, as_text)
-    )
-    assert one == other
-    assert one.success.success > 0
-
-
-def test_withheld_records_are_noted() -> None:
-    rows, manifest, source = release(1000, 6)
-    trials = membership_attack(rows, {**manifest, "withheld": 3}, source, source, 400, np.random.default_rng(7))
-    assert "withheld" in trials.notes[-1]
-
-
 def test_what_it_cannot_judge_is_refused() -> None:
     rows, manifest, source = release(200, 8)
     rng = np.random.default_rng(9)
@@ -163,27 +117,6 @@ def test_what_it_cannot_judge_is_refused() -> None:
         membership_attack(rows, manifest, source, n_targets=3)
     with pytest.raises(UsageError, match="fewer than 7 people"):
         membership_attack(rows, manifest, source, source.slice(0, 6), rng=rng)
-
-
-def test_rows_as_they_are_give_members_away() -> None:
-    _, manifest, source = release(1500, 10)
-    _, _, others = release(1500, 11)
-    whole = {**manifest, "method": "plain", "parts": [["age", "sex", "zip", "illness"]]}
-    found = membership_attack(source, whole, source, others, 1000, np.random.default_rng(1))
-    assert set(found.variants) == {"records", "excess", "nearness", "popularity"}
-    assert found.variants["records"].success == Tally(500, 500)
-    assert found.risk.low > 0.3
-    assert abs(found.variants["popularity"].risk.value) < 0.15
-
-
-def test_overlapping_parts_are_attacked_by_expected_copies() -> None:
-    rows, manifest, source = release(1000, 12, n_buckets=100)
-    _, _, others = release(1000, 13)
-    twice = rows.add_column(3, "sex (2)", source["sex"].take(pa.array(np.random.default_rng(0).permutation(1000))))
-    parts = {**manifest, "parts": [["age", "sex"], ["sex", "zip", "illness"]]}
-    found = membership_attack(twice, parts, source, others, 1000, np.random.default_rng(1))
-    assert "records" in found.variants
-    assert found.success.trials == 500
 
 
 def test_bucketization_has_no_fakes_and_says_so() -> None:
@@ -208,44 +141,6 @@ def test_true_positives_are_counted_at_few_false_ones() -> None:
     few = membership_attack(source, whole, source, others.slice(0, 500), 1000, np.random.default_rng(1))
     assert few.as_dict()["true_positives"]["0.001"] is None
     assert any("1,000 others are needed" in note for note in few.notes)
-
-
-def test_the_greatest_ratios_are_those_of_members_where_members_stand_out() -> None:
-    rng = np.random.default_rng(3)
-    inside, outside = ({"one": rng.normal(size=2000), "two": rng.normal(size=2000)} for _ in range(2))
-    inside["one"][:200] += 6  # a tenth of the members has a score that nobody else has
-    found = decide(inside, outside, ("one", "two"), rng)
-    assert found.exposed.success == Tally(20, 20)
-    assert found.true_positives["0.01"].success.rate().low > 0.05
-    assert found.true_positives["0.001"].success.rate().low > 0.05
-    assert found.true_positives["0.001"].control.rate().high < 0.02
-    assert found.worst.low > found.risk.low
-
-
-def test_equal_scores_are_no_exposure() -> None:
-    same = {"one": np.ones(1000)}
-    found = decide(same, same, ("one",), np.random.default_rng(4))
-    assert found.exposed.risk.low < 0
-    assert found.true_positives["0.01"].success.success == 0
-
-
-def test_values_are_counted_as_records_that_may_have_them() -> None:
-    rows, manifest, source = release(300, 14)
-    lists = {"North, South": ["North", "South"], "East": ["East"], "*": ["North", "East", "South"]}
-    covers = {label: {"values": values} for label, values in lists.items()}
-    regions = pa.array(np.array([*lists])[np.arange(300) % 3])
-    attributes = {**manifest["attributes"], "region": {"role": "quasi", "kind": "category", "labels": covers}}
-    whole = {"method": "plain", "parts": [["age", "sex", "zip", "illness", "region"]], "attributes": attributes}
-    source = source.append_column("region", pa.array(np.array(["North", "East", "South"])[np.arange(300) % 3]))
-    published = source.set_column(source.column_names.index("region"), "region", regions)
-    in_buckets = releases.view(rows, manifest), source.drop_columns(["region"])
-    for view, table in (in_buckets, (releases.view(published, whole), source)):
-        people = view.people(table, "the source")
-        for place, counts in enumerate(count_values(view)):
-            alone = np.full_like(people.codes, UNKNOWN)
-            alone[:, place] = people.codes[:, place]
-            assert np.array_equal(counts[people.codes[:, place]], view.copies(alone, people.numbers)[0].round(6))
-            assert counts[UNKNOWN] == view.n_rows
 
 
 @pytest.mark.parametrize("declared", [False, True])

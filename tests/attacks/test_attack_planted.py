@@ -18,12 +18,10 @@ from shoal.attacks.sensitive import (
     ExternalAttack,
     HomogeneityAttack,
     InferenceAttack,
-    SimilarityAttack,
     SkewnessAttack,
 )
-from shoal.attacks.singling_out import SinglingOutAttack, find_likeliest
+from shoal.attacks.singling_out import SinglingOutAttack
 from shoal.core.errors import UsageError
-from shoal.policy.policy import Policy
 
 N = 600
 ILLS = ("asthma", "flu", "gout", "ulcer")
@@ -82,37 +80,6 @@ def test_a_copy_singles_everybody_out() -> None:
     assert found.risk.low > 0.9
 
 
-def test_a_unique_value_is_asked_for_first() -> None:
-    rows, manifest = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40, "Jena": ["flu"]})
-    assert tried(SinglingOutAttack(50), rows, manifest, rows).success == Tally(1, 3)
-    view = releases.view(rows, manifest)
-    first = find_likeliest(view, 1, rng())
-    assert first.count(view, view.people(rows, "the source"), 9).tolist() == [1]
-    without, stated = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40})
-    assert tried(SinglingOutAttack(50), without, stated, without).success == Tally(0, 2)
-
-
-def test_no_predicate_is_asked_twice() -> None:
-    rows = pa.table({"town": ["Ulm", "Ulm", "Bonn", "Bonn"] * 25, "sex": ["F", "M"] * 50, "ill": ["flu"] * 100})
-    assert tried(SinglingOutAttack(100), rows, as_it_is(rows), rows).success == Tally(0, 4)
-
-
-def test_the_rarest_rows_of_a_sample_come_first_and_the_worst_depth_counts() -> None:
-    """Of 20 people of each age and job, one of whom is published, none stands out; of odd jobs and ages all do."""
-    n, odd = 40_000, 100
-    people, others = (strangers(seed, n).select(["age", "job", "ill"]) for seed in (1, 2))
-    ages = people["age"].to_numpy().copy()
-    jobs = people["job"].to_pylist()
-    ages[:odd], jobs[:odd] = 91 + np.arange(odd) % 10, [f"odd job {i // 10}" for i in range(odd)]
-    source = people.set_column(0, "age", pa.array(ages)).set_column(1, "job", pa.array(jobs))
-    rows = source.slice(0, n // 10)
-    found = tried(SinglingOutAttack(2000), rows, {**as_it_is(rows), "sample": {"share": 0.1}}, source, others)
-    assert found.variants["depth 100"].success == Tally(odd, odd)
-    assert found.variants["all"].success.success < 2 * odd
-    assert found.success == Tally(odd, odd)
-    assert "the 100 likeliest count" in found.notes[0]
-
-
 def test_columns_that_are_not_called_quasi_identifying_tell_people_apart() -> None:
     source, control = (
         strangers(1 + aside).append_column("visits", pa.array(numbers)).append_column("code", pa.array(numbers * 7))
@@ -141,19 +108,6 @@ def test_columns_that_are_not_called_quasi_identifying_tell_people_apart() -> No
     manifest["techniques"] = {name: {"technique": "token", "length": 26} for name in ("visits", "code")}
     for refused in (lacking, try_widely(SinglingOutAttack(N), control)):
         assert "nothing to tell people apart by" in refused.reason
-
-
-def test_buckets_in_which_all_parts_but_one_are_constant_are_put_together() -> None:
-    """Neither the age nor the town is anybody's own, but both together are: 300 of 600 pairs are a person's each."""
-    n = 300
-    bucket = np.arange(n) // 3
-    age, town = 20 + bucket % 20, [f"town {i % 3} {b // 20} {b % 2}" for i, b in enumerate(bucket.tolist())]
-    source = pa.table({"age": age, "town": town, "ill": ["flu", "gout", "ulcer"] * 100})
-    rows = pa.table({"bucket": bucket + 1, **{name: source[name] for name in source.column_names}})
-    manifest = {**as_it_is(source), "method": "slicing", "parts": [["age"], ["town", "ill"]]}
-    assert tried(SinglingOutAttack(2 * n), rows, manifest, source).variants["depth 100"].success == Tally(100, 100)
-    mixed = rows.set_column(1, "age", pa.array(rng().permutation(age)))  # nobody's own age is in the bucket
-    assert tried(SinglingOutAttack(2 * n), mixed, manifest, source).success.rate().value < 0.7
 
 
 def test_a_copy_links_halves_of_people() -> None:
@@ -191,49 +145,11 @@ def test_a_copy_tells_the_sensitive_value() -> None:
     assert found.risk.low > 0.9
 
 
-def test_values_that_were_changed_a_little_are_found_by_the_nearest_row() -> None:
-    source, control = strangers(1), strangers(2)
-    noise = rng().normal(0, 0.3, N)
-    rows = source.set_column(0, "age", pa.array(source["age"].to_numpy() + noise))
-    assert tried(InferenceAttack(400), rows, as_it_is(rows), source, control).success.rate().low > 0.95
-
-
-def test_many_numbers_are_guessed_by_ranges() -> None:
-    source, control = strangers(1), strangers(2)
-    pay = [rng().normal(3000, 900, N).round(2), rng().normal(3000, 900, N)[::-1].round(2)]
-    source, control = (
-        table.set_column(3, "ill", pa.array(own)) for table, own in zip((source, control), pay, strict=True)
-    )
-    found = tried(InferenceAttack(400), source, as_it_is(source), source, control)
-    assert found.success == Tally(400, 400)
-    assert found.baseline.rate().value < 0.1
-    assert "20 ranges" in found.notes[0]
-
-
 def test_a_homogeneous_class_is_found_to_the_record() -> None:
     rows, manifest = in_towns({"Ulm": ["flu", "gout"] * 20, "Bonn": ["gout"] * 7, "Jena": ["asthma", "flu"] * 10})
     found = tried(HomogeneityAttack(100), rows, manifest, rows)
     assert found.success == Tally(7, 67)
     assert found.baseline == Tally(0, 67) or found.baseline == Tally(7, 67)
-
-
-def test_a_class_that_is_one_label_is_not_homogeneous() -> None:
-    rows, manifest = in_towns({"Ulm": ["lung"] * 30, "Bonn": ["gout"] * 10})
-    labels = {"lung": {"values": ["asthma", "flu"]}, "gout": {"values": ["gout"]}}
-    manifest["attributes"]["ill"] = {"role": "sensitive", "kind": "category", "labels": labels}
-    source, _ = in_towns({"Ulm": ["flu"] * 15 + ["asthma"] * 15, "Bonn": ["gout"] * 10})
-    assert tried(HomogeneityAttack(100), rows, manifest, source).success == Tally(10, 40)
-
-
-def test_whom_nothing_covers_is_spoken_of_only_if_values_may_have_been_changed() -> None:
-    source = strangers(1)
-    rows = source.set_column(0, "age", pa.array(source["age"].to_numpy() + 0.4))
-    assert tried(HomogeneityAttack(400), rows, as_it_is(rows), source).success.rate().low > 0.95
-    ages, manifest = pa.table({"age": ["20-29"] * 40, "ill": ["flu"] * 40}), as_it_is(source.select(["age", "ill"]))
-    manifest["attributes"]["age"]["labels"] = {"20-29": {"from": 20, "below": 30}}
-    elsewhere = pa.table({"age": [25] * 15 + [55] * 25, "ill": ["flu"] * 40})
-    assert tried(HomogeneityAttack(100), ages, manifest, elsewhere).success == Tally(15, 40)
-    assert tried(ExternalAttack(100), ages.slice(0, 1), manifest, elsewhere).success == Tally(15, 40)
 
 
 def test_two_exclusions_leave_one_of_three_values() -> None:
@@ -255,31 +171,6 @@ def test_a_rare_value_that_is_frequent_in_a_class_is_suspected() -> None:
     assert tried(SkewnessAttack(500), even, stated, even).success == Tally(0, 190)
 
 
-def test_values_of_one_kind_are_told_as_that_kind() -> None:
-    rows, manifest = in_towns({"Ulm": ["flu", "gout"] * 20, "Bonn": ["flu", "asthma"] * 6})
-    tree = {"any": {"lung": {"flu": {}, "asthma": {}}, "other": {"gout": {}, "ulcer": {}}}}
-    manifest["attributes"]["ill"]["taxonomy"] = tree
-    assert tried(SimilarityAttack(100), rows, manifest, rows).success == Tally(12, 52)
-    assert tried(HomogeneityAttack(100), rows, manifest, rows).success == Tally(0, 52)
-
-
-def test_a_policy_tells_which_values_are_alike() -> None:
-    rows, manifest = in_towns({"Ulm": ["flu", "gout"] * 20, "Bonn": ["flu", "asthma"] * 6})
-    view = releases.view(rows, manifest)
-    assert "give the policy" in str(SimilarityAttack(100).refuses(view))
-    tree = {"tree": {"any": {"lung": ["flu", "asthma"], "other": ["gout"]}}}
-    policy = Policy.load(
-        {
-            "attributes": {"town": {"role": "quasi"}, "ill": {"role": "sensitive", "taxonomy": tree}},
-            "privacy": [{"k-anonymity": {"k": 2}}],
-        }
-    )
-    view = releases.view(rows, manifest, policy)
-    assert SimilarityAttack(100).refuses(view) is None
-    people = view.people(rows, "the source")
-    assert SimilarityAttack(100).run(view, people, None, rng()).success == Tally(12, 52)
-
-
 def test_a_register_of_names_leads_to_records() -> None:
     source = strangers(1).append_column("name", pa.array([f"person {i}" for i in range(N)]))
     rows = source.drop_columns(["name"])
@@ -294,16 +185,3 @@ def test_a_register_of_names_leads_to_records() -> None:
     twice = pa.concat_tables([register, register])
     with pytest.raises(UsageError, match="fewer than 7 people"):  # a name that two people have tells nobody
         tried(ExternalAttack(500, register=twice), rows, as_it_is(rows), source)
-
-
-def test_a_register_that_cannot_be_used_is_refused() -> None:
-    source = strangers(1)
-    for register, why in (
-        (pa.table({"age": [1], "zip": ["2"]}), "shares no name"),
-        (pa.table({"name": ["x"]}), "shares no name"),
-    ):
-        with pytest.raises(UsageError, match=why):
-            tried(ExternalAttack(100, register=register), source, as_it_is(source), source)
-    named = source.append_column("name", pa.array([str(i) for i in range(N)]))
-    with pytest.raises(UsageError, match="none of the release's quasi"):
-        tried(ExternalAttack(100, register=pa.table({"name": ["1"]})), source, as_it_is(source), named)

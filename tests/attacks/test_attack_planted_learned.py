@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests import releases
 
-from shoal.attacks.base import NO_CONTROL, Tally, Trials
+from shoal.attacks.base import Tally, Trials
 from shoal.attacks.decoding import RefinementAttack
 from shoal.attacks.definetti import DeFinettiAttack
 from shoal.attacks.downcoding import DowncodingAttack
@@ -72,32 +72,6 @@ def test_two_releases_that_leave_two_values_each_leave_one_together() -> None:
     assert found.risk.low > 0.8
 
 
-def test_a_release_that_says_the_same_again_adds_nothing() -> None:
-    source, one, _ = crossed()
-    found = tried(CompositionAttack(200, others=(one, one)), one, source)
-    assert found.success.success == 0
-    assert found.variants["everybody"].success == found.variants["everybody"].baseline
-
-
-def test_too_few_people_beside_do_not_count() -> None:
-    source, one, two = crossed()
-    found = tried(CompositionAttack(200, others=(two,)), one, source, source.slice(0, 9))
-    assert found.control is None
-    assert "fewer than 7 people of the control group" in found.notes[1]
-    assert found.notes[1].endswith(NO_CONTROL)
-    assert found.as_dict()["notes"] == list(found.notes)
-
-
-def test_composition_says_what_it_lacks() -> None:
-    source, one, _ = crossed()
-    assert "no other release" in str(CompositionAttack(100).refuses(one))
-    attributes = {"town": entry("quasi"), "job": entry("sensitive")}
-    unlike = releases.view(
-        source.select(["town", "job"]), {"method": "plain", "parts": [["town", "job"]], "attributes": attributes}
-    )
-    assert "do not publish" in str(CompositionAttack(100, others=(unlike,)).refuses(one))
-
-
 # definetti
 
 
@@ -133,14 +107,6 @@ def test_buckets_that_teach_nothing_keep_one_in_l() -> None:
     source, view = bucketized(0.0, 2)
     found = tried(DeFinettiAttack(900), view, source)
     assert found.success.rate().low <= 1 / 3 <= found.success.rate().high
-
-
-def test_who_is_in_no_bucket_is_guessed_by_what_was_learned() -> None:
-    source, view = bucketized(0.8, 1)
-    stranger = source.set_column(0, "age", pa.array(np.arange(5000, 5900)))
-    found = tried(DeFinettiAttack(900), view, source, stranger)
-    assert found.control.rate().low > 0.7  # the towns tell, whoever it is: so it is no disclosure
-    assert found.risk.value < 0.5
 
 
 # minimality
@@ -226,27 +192,6 @@ def test_withheld_people_give_away_their_value_by_their_absence() -> None:
     assert not believed[:100].any()
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"method": "hilbert"}, "does not try all finer classes"),
-        ({"method_parameters": {"recode": True}}, "does not try all finer classes"),
-        ({"guarantees": [{"model": "k-anonymity", "parameters": {"k": 2}}]}, "sizes of classes only"),
-        ({"guarantees": [{"model": "t-closeness", "parameters": {"t": 0.2}}]}, "looks beyond"),
-    ],
-)
-def test_minimality_says_which_releases_it_is_not_about(change: dict[str, Any], why: str) -> None:
-    _, view = minimal()
-    other = releases.view(view.rows, {**view.manifest.document, **change})
-    assert why in str(MinimalityAttack(100).refuses(other))
-
-
-def test_minimality_refuses_people_who_are_not_those_of_the_classes() -> None:
-    source, view = minimal()
-    with pytest.raises(UsageError, match="not of this table"):
-        tried(MinimalityAttack(100), view, source.slice(3))
-
-
 # downcoding
 
 
@@ -281,22 +226,6 @@ def test_a_class_no_wider_than_needed_has_somebody_under_each_child() -> None:
     found = tried(DowncodingAttack(1000), view, source)
     assert found.success == Tally(REGIONS, REGIONS)
     assert found.baseline.rate().high < 0.8
-
-
-def test_where_others_are_expected_nobody_is_tried_to_be_isolated() -> None:
-    source, view = hierarchical(crowded=REGIONS - 20)
-    assert tried(DowncodingAttack(20), view, source).success == Tally(20, 20)
-    assert tried(DowncodingAttack(REGIONS), view, source).success == Tally(20, REGIONS)
-
-
-def test_downcoding_refuses_labels_that_are_not_nested() -> None:
-    source, view = hierarchical()
-    labels = {"*": ANY, "large": {"values": ["Ulm", "Bonn", "Wyk"]}, "small": {"values": ["Wyk", "Tann"]}}
-    stated = view.manifest.document
-    attributes = {**stated["attributes"], "town": entry("quasi", labels)}
-    torn = releases.view(view.rows, {**stated, "attributes": attributes})
-    with pytest.raises(UsageError, match="'town' overlap without being nested"):
-        tried(DowncodingAttack(100), torn, source)
 
 
 # refinement
@@ -352,23 +281,6 @@ def test_counting_finds_whose_class_it_must_be() -> None:
     assert found.baseline.success < 2 * REGIONS
     assert f"{REGIONS} are covered by several classes; counting leaves {REGIONS} of these in one" in found.notes[0]
     assert f"and {REGIONS} people with one value who had several" in found.notes[0]
-
-
-def test_who_may_have_been_withheld_is_not_pinned() -> None:
-    source, view = overlapping()
-    more = pa.concat_tables([source, source.slice(1, 1)])  # one more of B in the first region: who was left out?
-    found = tried(RefinementAttack(1000), view, more)
-    assert found.success.trials == 2 * REGIONS + 1
-    assert found.variants["pinned"].success.success == 2 * REGIONS - 2
-
-
-def test_refinement_refuses_people_who_do_not_fit() -> None:
-    source, view = overlapping()
-    towns = ["A"] * (2 * REGIONS)
-    with pytest.raises(UsageError, match="do not fit"):
-        tried(RefinementAttack(100), view, source.slice(0, 2 * REGIONS - 1))
-    with pytest.raises(UsageError, match="no two classes cover one person"):
-        tried(RefinementAttack(100), view, source.set_column(1, "town", pa.array(towns)))
 
 
 # reconstruction

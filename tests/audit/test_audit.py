@@ -10,13 +10,10 @@ import pytest
 
 from shoal.audit import requirements
 from shoal.audit.audit import audit
-from shoal.audit.uniqueness import CodedColumn, Partition, search_sets
+from shoal.audit.uniqueness import CodedColumn, Partition
 from shoal.core.errors import InputError, PolicyError, UsageError
-from shoal.core.progress import Silent
-from shoal.core.registry import discover
-from shoal.datasets.hospital import hospital_policy, stays
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
-from shoal.models.base import ClassHistograms, PrivacyModel, ValueModel, Whole
+from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
@@ -65,16 +62,6 @@ def test_a_column_published_as_it_is_that_singles_out_is_named():
     assert "'bill' alone makes 5 records (100%) unique, and no model covers it" in carried
 
 
-def test_an_insensitive_column_that_only_together_singles_out_is_named():
-    shade = ["light", "dark"] * 50
-    table = pa.table({"group": [str(i // 2) for i in range(100)], "shade": shade})
-    roles = {"group": {"role": "quasi"}, "shade": {"role": "insensitive"}}
-    found = audit(table, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
-    assert found.unique_records == 0
-    assert found.columns[0].newly_unique_share == 1.0
-    assert "makes 100% of the 100 records that the others hide unique" in found.warnings[0]
-
-
 def test_no_value_of_a_record_is_in_the_answer():
     table = pa.table(
         {
@@ -89,27 +76,9 @@ def test_no_value_of_a_record_is_in_the_answer():
     assert "town" in answer
 
 
-def test_raw_values_count_not_leaves():
-    """Two bills in one finest interval are still told apart when the table is published as it is."""
-    bills = {"role": "quasi", "taxonomy": {"intervals": {"min": 0.0, "max": 100.0, "widths": [50.0]}}}
-    roles = {"bill": bills, "town": {"role": "insensitive"}, "age": {"role": "insensitive"}}
-    attributes = {**roles, "illness": {"role": "sensitive"}}
-    found = audit(PEOPLE, {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]})
-    assert found.unique_records == 5
-
-
 def test_numbers_under_a_flat_taxonomy_have_an_order():
     table = PEOPLE.set_column(2, "illness", pa.array([1, 2, 3, 3, 9]))
     assert audit(table, POLICY).sensitive[0].t_ordered == pytest.approx(1.4 / 3)
-
-
-def test_several_sensitive_attributes_are_judged_by_the_worst():
-    attributes = {**POLICY["attributes"], "bill": {"role": "sensitive"}}
-    found = audit(PEOPLE, with_(attributes=attributes, privacy=[{"distinct-l-diversity": {"l": 2}}]))
-    assert [risk.distinct_l for risk in found.sensitive] == [1, 1]
-    assert found.models[0].achieved == 1
-    assert found.models[0].records_missed == 3
-    assert found.models[0].as_dict()["parameters"] == {"l": 2}
 
 
 def test_population_of_the_policy(tmp_path):
@@ -131,48 +100,6 @@ def test_population_of_the_policy(tmp_path):
     # people whom no class covers are surely absent, so that a lower bound does not hold
     assert [verdict.holds for verdict in found.models] == [False, False, True]
     assert found.models[0].achieved == 1
-
-
-def test_a_population_that_lacks_people_of_the_table():
-    population = pa.table({"age": [34, 51], "town": ["Zuerich", "Basel"]})
-    (risk,) = audit(PEOPLE, POLICY, population=population).populations
-    assert risk.records_not_covered == 5
-    assert risk.journalist.highest == 1
-    assert risk.journalist.mean == pytest.approx(3 / 5)
-
-
-def test_without_a_population_the_prosecutor_is_the_bound():
-    answer = audit(PEOPLE, POLICY).as_dict()
-    assert answer["journalist"] == {"upper_bound": answer["prosecutor"]}
-
-
-def test_many_attributes_without_a_cap():
-    columns = {f"q{i}": [str(row * (i + 3) % 7) for row in range(60)] for i in range(24)}
-    roles = {name: {"role": "quasi"} for name in columns}
-    found = audit(pa.table(columns), {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
-    assert len(found.sets) == 24 + 276 + 2024
-    assert len(found.fastest_order) == 24
-
-
-def test_hospital_stays_stream_in_batches():
-    table = pa.Table.from_batches(list(stays(3000, seed=4, batch=700)))
-    found = audit(table, hospital_policy())
-    assert found.records == 3000
-    assert [column.column for column in found.columns] == ["diagnosis", "cost"]
-    assert any("'cost' alone" in warning for warning in found.warnings)
-    assert [gap.column for gap in found.missing_values] == ["occupation"]
-
-
-def test_progress_tells_all_sets():
-    class Counting(Silent):
-        def step(self, title, total=None, unit="rows"):
-            self.title, self.total = title, total
-            return super().step(title, total, unit)
-
-    progress = Counting()
-    columns = [CodedColumn("a", pa.array([0, 1], pa.int32()).to_numpy(), 2)]
-    search_sets(columns, pa.array([1, 2]).to_numpy(), 1, progress)
-    assert (progress.title, progress.total) == ("singling out", 1)
 
 
 def test_partition_settles_lone_cells():
@@ -212,13 +139,6 @@ UNRELATED_TO_THE_WHOLE = (
     SimpleLDiversity(l=2),
     TauLDiversity(tau=0.5, l=3),
 )
-
-
-def test_every_value_model_that_sees_ranks_only_is_known():
-    """The audit renames values by frequency for these; a new one must be added to the test below."""
-    kinds = discover("shoal.models", PrivacyModel).values()
-    ranked = {kind for kind in kinds if issubclass(kind, ValueModel) and not kind.relative_to_whole}
-    assert ranked == {type(model) for model in UNRELATED_TO_THE_WHOLE}
 
 
 @pytest.mark.parametrize("model", UNRELATED_TO_THE_WHOLE, ids=lambda model: model.name)

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.audit.marginals import Compared, RowSample, SourceTables
+from shoal.audit.marginals import Compared, SourceTables
 from shoal.manifest import describe_plain
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
 from shoal.sources.opening import open_source
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 
 SMALL: dict[str, Any] = {
     "attributes": {
@@ -27,9 +26,6 @@ SMALL: dict[str, Any] = {
     },
     "privacy": [{"k-anonymity": {"k": 2}}],
 }
-
-
-NOISE = {"noise": {"laplace": {"scale": 2}}}
 
 
 def rows(n: int, seed: int) -> pa.Table:
@@ -86,49 +82,6 @@ def test_what_techniques_and_samples_change_lowers_the_score(change: dict[str, A
     assert found[2]["release"] < 950
 
 
-def test_insensitive_columns_are_compared() -> None:
-    found = shoal.anonymize(rows(400, 1), SMALL, seed=1).evidence["marginals"]
-    assert [one["n_all"] for one in found] == [4, 6, 4]
-
-
-def test_of_many_rows_a_random_sample_is_looked_at() -> None:
-    sample, numbers = RowSample(1000), pa.table({"number": range(50_000)})
-    for batch in numbers.to_batches(max_chunksize=700):
-        sample.add(batch)
-    drawn = np.sort(np.asarray(sample.table().column("number")))
-    assert (len(drawn), len(np.unique(drawn)), sample.n_rows) == (1000, 1000, 50_000)
-    assert abs(drawn.mean() - 25_000) < 5 * 50_000 / np.sqrt(12 * 1000)  # 5 standard errors; the seed is fixed
-    texts = RowSample(10)
-    for start in range(0, 4000, 500):
-        texts.add(pa.record_batch({"text": pa.array([f"{n}" for n in range(start, start + 500)]).dictionary_encode()}))
-    assert sum(len(batch.column(0).dictionary) for batch in texts._batches) <= 2 * 20 + 2 * len(texts._batches)
-    few = RowSample(1000)
-    few.add(numbers.slice(0, 900).to_batches()[0])
-    assert few.table().num_rows == 900
-
-
-def test_of_many_sliced_rows_whole_buckets_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = {**SMALL, "privacy": [{"distinct-l-diversity": {"l": 2}}], "method": "anatomy"}
-    table = rows(4000, 1)
-    everything = shoal.anonymize(table, policy, seed=1)
-    published = everything.data
-    sizes = Counter(published.column("bucket").to_pylist())
-    sample = RowSample(500)
-    for _ in sample.watch(iter(published.to_batches(max_chunksize=700)), "bucket"):
-        pass
-    drawn = Counter(sample.table().column("bucket").to_pylist())
-    assert 250 <= sum(drawn.values()) <= 1000
-    assert all(sizes[bucket] == many for bucket, many in drawn.items())
-    alone = RowSample(10)
-    for batch in pa.table({"bucket": [1] * 50}).to_batches(max_chunksize=20):
-        next(alone.watch(iter([batch]), "bucket"))
-    assert alone.table().num_rows == 50  # a bucket cannot be cut
-    monkeypatch.setattr(RowSample.__init__, "__defaults__", (500,))
-    scores = [one.evidence["marginals"] for one in (everything, shoal.anonymize(table, policy, seed=1))]
-    assert scores[0] != scores[1]
-    assert scores[1][0]["release"] == pytest.approx(scores[0][0]["release"], abs=100)  # of 1000
-
-
 KINDS = [("mondrian", {}), ("sweep", {}), ("anatomy", {}), ("incognito", {}), ("hilbert", {})]
 
 
@@ -182,23 +135,6 @@ def covers(compared: Compared, leaf: int, cover: dict[str, Any]) -> bool:
     read = str if compared.name == "day" else int
     low, below = cover["from"], cover["below"]
     return (low is None or read(value) >= low) and (below is None or read(value) < below)
-
-
-def test_a_label_is_spread_as_others_suggest() -> None:
-    age = Compared.of("age", None, pa.chunked_array([[20, 30, 40]]))
-    labels = {"20": {"values": ["20"]}, "20 or 30": {"values": ["20", "30"]}, "*": {"any": True}}
-    column = pa.chunked_array([["20"] * 8 + ["20 or 30"] * 2 + ["*"] * 5])
-    found = age.spread_labels(column, labels, np.array([0, 1, 2, 3, 4]), np.ones(15))
-    assert found.shares[found.item[0]] == pytest.approx([1, 0, 0, 0])
-    assert found.shares[found.item[9]] == pytest.approx([0.9, 0.1, 0, 0])  # 8 + 1 records of 20, 1 of 30
-    assert found.shares[found.item[14]].tolist() == [0, 0, 0, 0]  # suppressed: spread over no value
-    assert found.precision == pytest.approx((8 + 2 * 0.5) / 10)
-
-
-def test_a_stretch_of_numbers_is_less_precise_than_a_number() -> None:
-    cost = Compared.of("cost", IntervalsTaxonomy(min=0.0, max=2.0, widths=(0.5,)), pa.chunked_array([[0.1, 0.7, 1.9]]))
-    covers = [{"from": 0.0, "below": 0.5}, {"from": 0.0, "below": 1.0}, {"any": True}]
-    assert cost.measure_precision(covers, np.array([1.0, 2.0, 4.0])).tolist() == pytest.approx([0.8, 2 / 3, 0])
 
 
 def test_averages_and_noise_go_to_the_nearest_value_and_tokens_to_none() -> None:

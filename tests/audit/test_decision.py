@@ -59,12 +59,6 @@ def test_attribute_risk_is_the_advantage_over_the_most_frequent_value() -> None:
     assert read_risks(decide(MANIFEST, make_evidence(certain)))["attribute"] == 0.3
 
 
-def test_without_a_measure_a_risk_has_no_number() -> None:
-    membership = decide(MANIFEST, make_evidence()).risk[2]
-    assert membership.value is None
-    assert membership.figure == "not measured"
-
-
 def test_differential_privacy_bounds_membership() -> None:
     claims = [{"model": "differential-privacy", "parameters": {"epsilon": 1.0}}]
     found = decide(releases.state({**STATED, "claims": claims}), make_evidence(risk_after={}, sensitive={}))
@@ -81,22 +75,6 @@ def test_an_attack_that_succeeds_is_a_finding_that_the_policy_may_accept() -> No
     accepted = decide(MANIFEST, make_evidence(), attacks, accept)
     assert (accepted.verdict, accepted.n_open_high) == (READY, 0)
     assert read_risks(accepted)["attribute"] == 0.6  # the risk stays the same
-
-
-def test_an_inconclusive_attack_is_neither_a_number_nor_a_finding() -> None:
-    attacks = {"attacks": [make_attack("membership", "membership", 0.3, -0.2)]}
-    found = decide(MANIFEST, make_evidence(), attacks)
-    assert read_risks(found)["membership"] is None
-    assert found.risk[2].figure == "inconclusive"
-    assert "inconclusive: at most 40%" in found.risk[2].sentence
-    assert not found.findings
-
-
-def test_results_about_quasi_values_bear_on_no_risk() -> None:
-    attacks = {"attacks": [make_attack("reconstruction", None, 0.9, 0.8, about="age")]}
-    found = decide(MANIFEST, make_evidence(), attacks)
-    assert read_risks(found)["attribute"] == pytest.approx(0.2)
-    assert found.ready
 
 
 @pytest.mark.parametrize(("threshold", "ready"), [(0.09, False), (0.2, True), (0.5, True), (None, True)])

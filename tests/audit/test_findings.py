@@ -15,20 +15,15 @@ import yaml
 from tests import releases
 from typer.testing import CliRunner
 
-from shoal import anonymize, draft_policy
-from shoal.anonymize.opening import Options
-from shoal.anonymize.run import run as run_policy
-from shoal.attacks.running import attack, read_findings
+from shoal import anonymize
+from shoal.attacks.running import read_findings
 from shoal.audit import counting
-from shoal.audit.counting import KeyCounts, RowCounts, hash_column
+from shoal.audit.counting import RowCounts
 from shoal.audit.findings import CHECKS
 from shoal.cli import app
-from shoal.cli.publishing import show_findings
 from shoal.core.errors import FindingsError, PolicyError
-from shoal.core.progress import Silent
 from shoal.core.registry import discover
 from shoal.core.results import Finding
-from shoal.engines.regions.budget import Budget
 from shoal.models.base import PrivacyModel, Whole
 from shoal.policy.policy import FINDINGS, Policy
 from shoal.release.forms.base import read_form
@@ -96,17 +91,6 @@ def test_unique_records_and_one_value_classes_by_hand() -> None:
     assert sorted(found.value_counts("s").tolist()) == [1, 2, 3]
 
 
-def test_labels_that_stand_for_several_values_are_no_value() -> None:
-    covers = {"x": {"values": ["x"]}, "*": {"values": ["x", "y"]}}
-    attributes = {"q": {"role": "quasi"}, "s": {"role": "sensitive", "labels": covers}}
-    found = RowCounts.of(read_form(releases.state({"method": "sweep", "attributes": attributes})))
-    found.add(pa.RecordBatch.from_pydict({"q": [1, 1, 2, 2, 3], "s": ["*", "*", "x", "*", "x"]}))
-    assert found.one_value("s").n == 1
-    assert found.alone_under_label("s").n == 0  # 3 is alone, but shows its value
-    found.add(pa.RecordBatch.from_pydict({"q": [4, 5], "s": ["*", "x"]}))
-    assert (found.one_value("s").n, found.alone_under_label("s").n) == (2, 1)
-
-
 def test_the_smallest_isolating_set_is_found_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 64
     i = np.arange(n)
@@ -119,41 +103,6 @@ def test_the_smallest_isolating_set_is_found_and_proven(monkeypatch: pytest.Monk
     monkeypatch.setattr(counting, "_MOST_SETS", 1)  # too many sets: columns are left out one by one
     names, count, proven = found.smallest_set(("a", "b", "c", "d"), 0.01 * n)
     assert (set(names), count.n, proven) == ({"a", "c"}, n, False)
-
-
-def test_of_large_tables_all_columns_together_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "_MOST_HASHES", 100)
-    rows = pa.table({"age": np.arange(400) % 4, "a": np.arange(400) % 20, "b": np.arange(400) // 20})
-    found, _ = anonymize(rows, policy({"age": "quasi", "a": "insensitive", "b": "insensitive"})).findings
-    assert found.about == ("a", "b")
-    assert "fewer of them may suffice" in found.text
-
-
-def test_many_values_are_estimated_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of 80,000 records are unique; 0.05 is more than ten standard deviations of a sample of 4,096 values."""
-    monkeypatch.setattr(counting, "_MOST", 1 << 13)
-    found = KeyCounts()
-    for start in range(0, 40_000, 10_000):
-        keys = hash_column(
-            pa.array(np.r_[np.arange(start, start + 10_000), np.arange(start // 2, start // 2 + 5_000) * -1 - 1])
-        )
-        found.add(keys, keys)
-        twice = hash_column(pa.array(np.arange(start // 2, start // 2 + 5_000) * -1 - 1))
-        found.add(twice, twice)
-    unique = found.unique()
-    assert not unique.exact
-    assert str(unique).startswith("about ")
-    assert abs(unique.n / 40_000 - 1) < 0.05
-    assert abs(found.one_value().n / 80_000 - 1) < 0.05
-
-
-def test_texts_numbers_and_dictionaries_have_the_hashes_of_their_values() -> None:
-    texts = pa.array(["", "a", "ab", "12345678", "123456789", None])
-    assert len(set(hash_column(texts).tolist())) == 6
-    assert (hash_column(texts) == hash_column(texts.dictionary_encode())).all()
-    assert (hash_column(texts.slice(2, 3)) == hash_column(texts)[2:5]).all()
-    days = pa.array([0, 1, None], pa.int32())
-    assert (hash_column(days.cast(pa.date32())) == hash_column(days)).all()
 
 
 # What is found --------------------------------------------------------------------------------------
@@ -192,21 +141,6 @@ def test_people_alone_in_a_class_under_a_label_are_a_finding_and_k_anonymity_rem
     for more, method in (([{"k-anonymity": {"k": 2}}], paper), ([], {"sweep": {}})):
         other = anonymize(rows, policy(roles, privacy=[*asked, *more], method=method), seed=1)
         assert "lone-records" not in {one.id for one in other.findings}
-
-
-def test_columns_that_isolate_only_together_and_with_classes() -> None:
-    n = 400
-    rows = pa.table({"age": np.arange(n) % 4, "a": np.arange(n) % 20, "b": np.arange(n) // 20})
-    roles = {"age": "quasi", "a": "insensitive", "b": "insensitive"}
-    together, in_classes = anonymize(rows, policy(roles)).findings
-    assert (together.severity, together.about) == ("high", ("a", "b"))
-    assert "no smaller set" in together.text
-    assert in_classes.severity == "high"
-    assert "class together with" in in_classes.text
-    rows = pa.table({"age": np.arange(n) % 4, "a": np.arange(n) % 133})  # three records of each a, none of one age
-    (alone,) = anonymize(rows, policy({"age": "quasi", "a": "insensitive"})).findings
-    assert (alone.severity, alone.about) == ("high", ("a",))
-    assert "400 of 400 records" in alone.text
 
 
 def test_a_sensitive_number_that_nobody_shares_isolates_and_rounding_repairs_it() -> None:
@@ -348,45 +282,7 @@ def test_an_empty_promise_is_a_finding_for_each_column() -> None:
     assert empty == [(), ("illness",), ("income",)]
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 100])
-def test_a_draft_never_asks_for_an_empty_promise(n_rows: int) -> None:
-    draft = draft_policy(
-        pa.table({"age": np.arange(n_rows) % 50 + 20, "sex": ["f", "m"] * (n_rows // 2) + ["f"] * (n_rows % 2)})
-    )
-    whole = Whole.of([1] * 100)
-    assert not any(model.promises_nothing(whole) for model in Policy.load(draft.policy).privacy)
-
-
 # Truth values ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [
-        ({"privacy": [{"k-anonymity": {"k": True}}]}, "privacy[0].k-anonymity.k"),
-        ({"max_withheld": False}, "max_withheld"),
-        ({"sample": {"share": True}}, "sample.share"),
-        ({"method": {"slicing": {"columns": True}}}, "method.slicing.columns"),
-        ({"attributes": {"age": {"role": "quasi", "weight": True}}}, "attributes.age.weight"),
-        ({"attributes": {"age": {"role": "quasi", "items": {"columns": True}}}}, "attributes.age.items.columns"),
-        (
-            {
-                "attributes": {
-                    "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 9, "widths": [True]}}}
-                }
-            },
-            "attributes.age.taxonomy.intervals.widths[0]",
-        ),
-        (
-            {"attributes": {"age": {"role": "quasi", "technique": {"noise": {"laplace": {"scale": True}}}}}},
-            "attributes.age.technique.noise.laplace.scale",
-        ),
-    ],
-)
-def test_truth_values_are_no_numbers_anywhere(change: dict[str, Any], where: str) -> None:
-    with pytest.raises(PolicyError) as error:
-        Policy.load(policy({"age": "quasi"}) | change)
-    assert where in str(error.value)
 
 
 def test_yes_is_no_k_in_a_file(tmp_path: Path) -> None:
@@ -464,20 +360,6 @@ def test_a_strict_run_leaves_nothing_while_high_findings_are_open(files: Path) -
         anonymize(people(), policy(ROLES, privacy=COVERED), strict=True)
 
 
-def test_findings_are_printed_last_and_accepted_ones_with_their_reason(files: Path) -> None:
-    said = run(files, "anonymize", "@people.csv", "-p", "@policy.yaml", "-o", "@out").stdout
-    assert said.splitlines()[-4].startswith("3 open findings, 3 high")
-    assert said.splitlines()[-1].startswith("high unprotected-sensitive (income):")
-    said = run(files, "anonymize", "@people.csv", "-p", "@accepted.yaml", "-o", "@fine", "--strict").stdout
-    assert "No open findings." in said
-    assert "high isolating-columns (cost): accepted: nobody knows bills" in said
-    page = (files / "fine" / "internal" / "report.html").read_text()
-    assert "0 findings open, 0 high; 3 accepted" in page
-    assert "nobody knows bills" in page
-    assert "nobody knows bills" not in (files / "fine" / "public" / "report.html").read_text()
-    assert "2 more high findings are open" in (files / "out" / "internal" / "report.html").read_text()
-
-
 def test_audit_and_attack_have_the_findings_too(files: Path) -> None:
     found = json.loads(run(files, "audit", "@people.csv", "-p", "@policy.yaml", "--json").stdout)["findings"]
     assert {(one["id"], *one["about"]) for one in found} >= {
@@ -493,21 +375,6 @@ def test_audit_and_attack_have_the_findings_too(files: Path) -> None:
         ("one-value-classes", "high", ("income",)),
         ("unprotected-sensitive", "high", ("income",)),
     ]
-
-
-def test_attacks_are_about_every_sensitive_column() -> None:
-    source = people()
-    release = anonymize(source, policy(ROLES, privacy=COVERED))
-    found = attack(release, source, attacks=["homogeneity", "membership", "similarity"], targets=100, seed=1)
-    assert [(each.attack, each.about) for each in found] == [
-        ("homogeneity", "illness"),
-        ("homogeneity", "income"),
-        ("membership", None),
-        ("similarity", None),  # refused for each column for the same reason
-    ]
-    illness, income = found[:2]
-    assert illness.success.success == 0
-    assert income.success.success > 90
 
 
 def test_the_demo_ends_without_high_findings_and_says_what_is_left(tmp_path: Path) -> None:
@@ -541,36 +408,11 @@ def test_severity_follows_the_share_of_people_and_the_policy_sets_it() -> None:
         Policy.load(policy(roles, release={"high_above": 1}))
 
 
-def test_a_value_of_two_records_is_as_severe_as_the_people_who_have_one() -> None:
-    rows = people().select(["age"]).append_column("bill", pa.array(np.arange(400) // 2))
-    release = anonymize(rows, policy({"age": "quasi", "bill": "sensitive"}))
-    found = next(one for one in release.findings if one.id == "isolating-columns")
-    assert (found.severity, found.share) == ("high", 1.0)
-    assert "0 of 400 records" in found.text
-    assert "and 400 share it with one other record" in found.text
-
-
 def test_nearly_unique_with_the_unchanged_columns_stops_a_strict_run() -> None:
     rng = np.random.default_rng(3)
     rows = pa.table({"age": rng.integers(20, 60, 400), "a": rng.integers(0, 60, 400)})
     with pytest.raises(FindingsError):
         anonymize(rows, policy({"age": "quasi", "a": "insensitive"}), strict=True)
-
-
-def test_findings_come_worst_first_wherever_they_are_shown(files: Path) -> None:
-    run(files, "anonymize", "@people.csv", "-p", "@policy.yaml", "-o", "@out")
-    found = read_findings(files / "out")
-    assert [one.rank for one in found] == sorted(one.rank for one in found)
-    shares = [one.share for one in found]
-    assert {one.severity for one in found} == {"high"}
-    assert shares == sorted(shares, reverse=True)
-    page = (files / "out" / "internal" / "report.html").read_text()
-    places = [page.index(one.text.split(":")[0]) for one in found]
-    assert places == sorted(places)
-    mild = Finding("a", "medium", (), "", "", share=1.0)
-    grave = Finding("z", "high", (), "", "", share=0.02)
-    accepted = Finding("a", "high", (), "", "", "known", share=1.0)
-    assert sorted([accepted, mild, grave], key=lambda one: one.rank) == [grave, mild, accepted]
 
 
 def test_classes_with_nearly_one_value_are_a_finding_from_95_percent() -> None:
@@ -587,40 +429,6 @@ def test_classes_with_nearly_one_value_are_a_finding_from_95_percent() -> None:
     assert (near.id, near.severity, near.about, near.share) == ("near-one-value-classes", "high", ("s",), 0.5)
     assert "150 of 300 records (50%)" in near.text
     assert "99.3%" in near.text
-
-
-def test_a_value_that_nearly_everyone_has_is_no_news_in_a_class() -> None:
-    q, s = np.repeat([0, 1], 200), np.array(["no"] * 194 + ["yes"] * 6 + ["no"] * 196 + ["yes"] * 4)
-    found = counted({"q": "quasi", "s": "sensitive"}, pa.table({"q": q, "s": s}))
-    assert found.nearly_one_value("s")[0].n == 0  # 0.97 and 0.98, and 0.975 in the table
-    s[200:203] = "yes"
-    s[396:400] = "no"
-    s[201:203] = "no"
-    found = counted({"q": "quasi", "s": "sensitive"}, pa.table({"q": q, "s": s}))
-    assert found.nearly_one_value("s")[0].n == 200  # 0.995 in class 1
-
-
-def test_labels_are_no_value_that_nearly_everyone_of_a_class_has() -> None:
-    covers = {"x": {"values": ["x"]}, "*": {"values": ["x", "y"]}}
-    attributes = {"q": {"role": "quasi"}, "s": {"role": "sensitive", "labels": covers}}
-    found = RowCounts.of(read_form(releases.state({"method": "sweep", "attributes": attributes})))
-    found.add(pa.RecordBatch.from_pydict({"q": [1] * 40, "s": ["*"] * 39 + ["x"]}))
-    assert found.nearly_one_value("s")[0].n == 0
-
-
-def test_classes_are_sampled_whole_if_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second of 8,000 classes of 20 has 19 of one value; one class in eight is kept.
-
-    The standard deviation of the estimate is 4.2 %, so 25 % is six of them: less than one false alarm in 10**8.
-    """
-    monkeypatch.setattr(counting, "_MOST", 1 << 13)
-    q = np.repeat(np.arange(8000), 20)
-    s = np.where((np.arange(160_000) % 20 == 0) | (q % 2 == 1), np.arange(160_000) % 7, 7 + q % 5)
-    found = counted({"q": "quasi", "s": "sensitive"}, pa.table({"q": q, "s": s}).combine_chunks())
-    count, largest = found.nearly_one_value("s")
-    assert not count.exact
-    assert abs(count.n / 80_000 - 1) < 0.25
-    assert largest == 0.95
 
 
 # A published column that determines a quasi column ----------------------------------------------------
@@ -668,69 +476,6 @@ def test_a_column_that_determines_a_quasi_column_is_a_finding_with_the_k_that_is
     assert f"down to {min(groups.values())}, and {alone:,} are alone" in found.text
     assert "density reveals area for 100% of the records" in found.text
     assert found.share == below / 4000
-
-
-def test_a_column_that_follows_from_a_quasi_column_splits_classes_too() -> None:
-    rows = towns().select(["area", "age", "illness", "region"])
-    (found,) = determined(anonymize(rows, ask({"region": "insensitive"}), seed=1).findings)
-    assert found.about == ("region", "area")
-    assert "region reveals area" in found.text
-
-
-def test_two_columns_determine_a_quasi_column_together() -> None:
-    rows = towns().select(["area", "age", "illness"])
-    code = np.array([int(one) - 100 for one in rows["area"].to_pylist()])
-    shift = np.random.default_rng(5).integers(0, 7, 4000)  # neither the shift nor the sum shows the area
-    rows = rows.append_column("shift", pa.array(shift)).append_column("sum", pa.array((code + 6 * shift) % 40))
-    release = anonymize(rows, ask({"shift": "insensitive", "sum": "insensitive"}), seed=1)
-    (found,) = determined(release.findings)
-    assert set(found.about) == {"shift", "sum", "area"}
-    assert "together reveal area" in found.text
-
-
-def test_nearly_functional_dependence_counts_only_the_people_it_is_right_for() -> None:
-    rows = towns()
-    wrong = np.random.default_rng(7).random(4000) < 0.03
-    density = np.where(wrong, 1.0, rows["density"].to_numpy())
-    rows = rows.select(["area", "age", "illness"]).append_column("density", pa.array(density))
-    (found,) = determined(anonymize(rows, ask({"density": "insensitive"}), seed=1).findings)
-    assert "density reveals area for 97." in found.text
-    # Of areas that are published as they are nothing is learned, although some densities differ.
-    asked = ask({"density": "insensitive"})
-    asked["attributes"]["age"] = {"role": "identifier"}
-    assert not determined(anonymize(rows, asked, seed=1).findings)
-
-
-def test_columns_that_determine_nothing_are_no_finding() -> None:
-    """The costs are unique or nearly so, and a ward is random; a rare flag is the same for nearly everyone."""
-    rare = pa.array(np.where(np.arange(4000) % 100 == 0, "yes", "no"))
-    rows = towns().select(["area", "age", "illness", "cost", "ward"]).append_column("flag", rare)
-    release = anonymize(rows, ask({"cost": "insensitive", "ward": "insensitive", "flag": "insensitive"}), seed=1)
-    assert not determined(release.findings)
-
-
-def test_a_sample_of_whole_classes_gives_about_the_same_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of 653 classes are kept. The standard deviation of the estimate is 7.5 %, computed from the figures of all
-    classes, so 40 % is five of them: less than one false alarm in 10**6.
-    """
-    rows = towns(12_000).select(["area", "age", "illness", "density"])
-    (exact,) = determined(anonymize(rows, ask({"density": "insensitive"}), seed=1).findings)
-    monkeypatch.setattr(counting, "_MOST_PLACES", 4_000)
-    (sampled,) = determined(anonymize(rows, ask({"density": "insensitive"}), seed=1).findings)
-    assert "about " in sampled.text
-    assert abs(sampled.share / exact.share - 1) < 0.4
-
-
-def test_education_num_beside_education_in_adult(shared_data: Path) -> None:
-    table = csv.read_csv(shared_data / "adult.csv.gz")
-    names = ("age", "education", "race", "sex", "education-num", "occupation")
-    roles = dict.fromkeys(names[:4], "quasi") | {"education-num": "insensitive", "occupation": "sensitive"}
-    models = [{"k-anonymity": {"k": 10}}, {"distinct-l-diversity": {"l": 2}}]
-    release = anonymize(table.select(list(names)), policy(roles, privacy=models), seed=1)
-    (found,) = determined(release.findings)
-    assert (found.severity, found.about) == ("high", ("education-num", "education"))
-    with pytest.raises(FindingsError):
-        anonymize(table.select(list(names)), policy(roles, privacy=models), seed=1, strict=True)
 
 
 # Slices, anatomy, averages ------------------------------------------------------------------------------
@@ -791,44 +536,6 @@ def test_class_and_insensitive_columns_are_measured_in_every_form(
 
 
 # Wherever rows are made -----------------------------------------------------------------------------
-
-
-def test_larger_than_memory_gives_the_same_list() -> None:
-    rows, asked = people(3000, 5), policy(ROLES, privacy=COVERED)
-    rows = rows.set_column(0, "age", pa.array(np.random.default_rng(2).integers(0, 5000, 3000)))
-    small = Budget(limit=1 << 30, cells=700, sample=500, region_rows=350, heap_rows=256, threads=1)
-    release = run_policy(rows, asked, Options(seed=1, budget=small), Silent())
-    assert release.evidence["search"]["regions"] > 1
-    assert stated(release.findings) == stated(anonymize(rows, asked, seed=1).findings)
-    assert release.findings[0] == anonymize(rows, asked, seed=1).findings[0]  # what no plan changes, to the last figure
-
-
-def test_many_findings_of_one_kind_are_shown_as_one(capsys) -> None:
-    def found(column: str) -> Finding:
-        return Finding("one-value-classes", "high", (column,), f"All records have one {column}.", "Use a model.")
-
-    show_findings([found(f"drug {number}") for number in range(5)])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "5 open findings, 5 high" in said
-    assert said.count("Use a model.") == 1
-    named = "; ".join(f"drug {n} 100%" for n in range(1, 5))
-    assert f"The same applies to 4 more, each with its share of the records: {named}." in said
-    show_findings([found("drug 1"), found("drug 2")])
-    assert capsys.readouterr().out.count("Use a model.") == 2
-
-
-def test_a_weight_that_is_not_published_is_not_taken_for_a_name_of_people() -> None:
-    table = people().append_column("weight", pa.array(np.arange(400) % 200 + 0.5))
-    roles = {
-        "age": "quasi",
-        "illness": "insensitive",
-        "income": "insensitive",
-        "cost": "identifier",
-        "ward": "insensitive",
-    }
-    for role, found in (("weight", []), ("identifier", [("weight",)])):
-        findings = anonymize(table, policy({**roles, "weight": role})).findings
-        assert [one.about for one in findings if one.id == "repeated-people"] == found
 
 
 @pytest.mark.parametrize("values", [("none", "flu", "gout"), (0, 1, 2), (0.5, 1.5, 2.5)], ids=str)

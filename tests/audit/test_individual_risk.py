@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from shoal.audit.audit import audit
 from shoal.audit.survey import estimate_risks
-from shoal.core.errors import InputError
 
 # The example of Capobianchi, Polettini and Lucarelli, as sdcMicro's guidelines (Templ, Kowarik and Meindl, version
 # 3.0.0, section on individual risk) print it: keys, weights, and individual risks with three digits. The fifth risk is
@@ -67,11 +66,3 @@ def test_three_records_have_the_closed_form_and_weights_below_records_are_all_pe
     odds = p / (1 - p)
     closed = odds / 2 * (1 - 2 * odds + 2 * odds**2 * math.log(1 / p))  # Franconi and Polettini (2004)
     assert estimate_risks(np.array([3, 4]), np.array([40.0, 2.0])) == pytest.approx([closed, 0.25])
-
-
-@pytest.mark.parametrize(
-    "weights", [[*WEIGHTS[:7], None], [*WEIGHTS[:7], -1.0], [*map(str, WEIGHTS[:7]), "x"], [0] * 8]
-)
-def test_weights_that_are_none_end_an_audit_before_it_begins(weights: list[Any]) -> None:
-    with pytest.raises(InputError, match="'w'"):
-        audit(*survey(weights))

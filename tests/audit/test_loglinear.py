@@ -14,7 +14,6 @@ from tests import tables
 from typer.testing import CliRunner
 
 import shoal
-from shoal.audit import survey
 from shoal.audit.survey import estimate_loglinear, fit_margins
 from shoal.cli import app
 
@@ -43,14 +42,6 @@ def test_fitted_tables_have_the_margins_and_no_interaction_more() -> None:
         assert np.abs(fitted.sum(axis) - table.sum(axis)).sum() <= 2e-3 * n
     odds = np.log(fitted[1:, 1:] * fitted[:-1, :-1] / (fitted[1:, :-1] * fitted[:-1, 1:]))
     assert np.allclose(odds, odds[:, :, :1], atol=1e-6)  # without a three-way term no odds ratio depends on the third
-
-
-def test_unique_records_by_hand() -> None:
-    """Row 10 of 15, column 3 of 15: 2 expected in the sample, 2 more in a population twice as large."""
-    codes = [np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])]
-    found = estimate_loglinear(codes, np.array([9, 1, 3, 2]), 0.5)[0]
-    assert found.population_uniques == pytest.approx(math.exp(-2))
-    assert found.correct_matches == pytest.approx((1 - math.exp(-2)) / 2)
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.4])
@@ -91,15 +82,6 @@ def test_estimates_on_known_populations() -> None:
     assert abs(independent[0]) < 0.1
     assert -0.25 < linked_errors[0] < 0.1  # sparse pairs overfit a little
     assert linked_errors[1] > 0.1  # independence overstates the risk of linked attributes
-
-
-def test_too_many_combinations_are_not_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "MOST_CELLS", 3)
-    first, last = estimate_loglinear([np.array([0, 0, 1]), np.array([0, 1, 1])], np.array([5, 1, 2]), 0.5)
-    assert first.population_uniques == pytest.approx(math.exp(-6 * 3 / 8))
-    assert first.misfit is None
-    assert not first.chosen
-    assert "4 combinations" in str(last.refusal)
 
 
 def test_the_audit_states_it(tmp_path: Path) -> None:

@@ -18,10 +18,9 @@ import shoal
 from shoal.anonymize.opening import Options
 from shoal.anonymize.run import run as run_policy
 from shoal.audit import numbers
-from shoal.audit.numbers import describe_high, disclose_intervals, link_records
+from shoal.audit.numbers import disclose_intervals, link_records
 from shoal.cli.anonymize import show_release
 from shoal.core.progress import Silent
-from shoal.engines.regions.budget import Budget
 
 N = 400
 NOISE = {"noise": {"gaussian": {"sd": 400}}}
@@ -41,19 +40,6 @@ def test_intervals_by_hand() -> None:
     assert five["rank_based"] == 20 / 40  # own and next rank
     assert ten["rank_based"] == 30 / 40
     assert five["sd_based"] == ten["sd_based"] == 10 / 40  # of a standard deviation of 115.4: 2.9 and 5.8 to each side
-
-
-def test_equal_numbers_have_their_mean_rank() -> None:
-    """Of 40, twenty are 0 and twenty are 1; the interval around each number holds that number alone."""
-    shown = np.repeat([0.0, 1.0], 20)
-    five, _ = disclose_intervals(np.where(np.arange(40) < 5, 0.5, shown), shown, rng())
-    assert five["rank_based"] == five["sd_based"] == 35 / 40
-
-
-def test_missing_numbers_are_in_no_share() -> None:
-    shown = np.append(np.arange(40.0), [np.nan, 3.0])
-    own = np.append(np.arange(40.0), [np.nan, np.nan])
-    assert all(one["rank_based"] == one["sd_based"] == 1 for one in disclose_intervals(own, shown, rng()))
 
 
 def link_slowly(given: list[list[int | None]], shown: list[list[int | None]]) -> tuple[float, float]:
@@ -91,27 +77,6 @@ def test_linkage_by_brute_force(n: int, seed: int) -> None:
     found = link_records({"a": tuple(values[:, 0]), "b": tuple(values[:, 1])}, rng())
     given, shown = ([[None if np.isnan(one) else int(one) for one in row] for row in each.T] for each in values)
     assert (found["nearest"], found["two_nearest"]) == pytest.approx(link_slowly(given, shown))
-
-
-def test_records_that_publish_the_same_share_the_link() -> None:
-    own = np.arange(12.0)
-    found = link_records({"a": (own, np.repeat(own[1::3], 3))}, rng())
-    assert found["nearest"] == pytest.approx(1 / 3)
-    assert found["two_nearest"] == pytest.approx(2 / 3)
-
-
-def test_independent_numbers_give_what_chance_does() -> None:
-    """Wrong once in 100,000 runs: links are about Poisson with mean 1, intervals binomial (5 standard deviations)."""
-    draw, n = np.random.default_rng(), 2000
-    own, shown = draw.normal(size=(2, 2, n))
-    found = link_records({"a": (own[0], shown[0]), "b": (own[1], shown[1])}, draw)
-    assert found["trials"] == found["candidates"] == n
-    assert found["chance"] == 1 / n
-    assert found["nearest"] * n <= 8
-    assert found["two_nearest"] * n <= 12
-    for one in disclose_intervals(own[0], shown[0], draw):
-        for key in ("rank_based", "rank_based_chance"):
-            assert abs(one[key] - one["width"] / 100) < 0.035
 
 
 def run(policy: dict[str, Any], table: Any, **options: Any) -> Any:
@@ -156,15 +121,6 @@ def test_figures_are_those_of_the_published_rows(name: str) -> None:
         assert found["linkage"][share] == pytest.approx(linked[share])
 
 
-def test_a_table_larger_than_memory() -> None:
-    table = tables.people(2000, 2, COLUMNS, age=np.arange(2000) % 700)
-    attributes = tables.attributes(COLUMNS, wage={"technique": AS_IT_IS}, age="quasi") | {"age": {"role": "quasi"}}
-    small = Budget(limit=1 << 30, cells=700, sample=500, region_rows=350, heap_rows=256, threads=1)
-    release = run({"attributes": attributes, "privacy": PROMISE, "method": "mondrian"}, table, budget=small)
-    assert release.evidence["search"]["regions"] > 1
-    assert all(one["rank_based"] == 1 for one in release.evidence["number_risk"]["intervals"]["wage"])
-
-
 def test_numbers_as_they_are_and_what_people_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,16 +144,6 @@ def test_numbers_as_they_are_and_what_people_read(
     assert "100 of 400 published records" in page
     assert "Interval disclosure" in page
     assert "Interval disclosure" not in (tmp_path / "out/public/report.html").read_text(encoding="utf-8")
-
-
-def test_quasi_numbers_are_known_anyway() -> None:
-    interval = {"width": 5, "rank_based": 1.0, "rank_based_chance": 0.05}
-    linkage = {"columns": ["age", "wage"], "trials": 9, "nearest": 0.05, "two_nearest": 0.1, "chance": 0.01}
-    found = {"intervals": {"age": [interval], "wage": [interval]}, "linkage": linkage}
-    roles = {"age": {"role": "quasi"}, "wage": {"role": "sensitive"}}
-    assert [(" age (100%" in one, "wage (100%" in one) for one in describe_high(found, roles)] == [(False, True)]
-    assert describe_high(found | {"intervals": {}, "linkage": linkage | {"nearest": 0.3}}, roles)
-    assert not describe_high(found | {"intervals": {}, "linkage": linkage | {"nearest": 0.3, "chance": 0.2}}, roles)
 
 
 @pytest.mark.parametrize(

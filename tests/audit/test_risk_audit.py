@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.audit.audit import audit
-from shoal.audit.uniqueness import record_disclosure, special_uniques
 from shoal.cli import app
-from shoal.core.errors import InputError, PolicyError, UsageError
+from shoal.core.errors import InputError, PolicyError
 
 RUNNER = CliRunner(env={"COLUMNS": "160"})
 ROLES = {
@@ -54,25 +53,6 @@ def files(tmp_path):
     csv.write_csv(visits(), tmp_path / "visits.csv")
     (tmp_path / "policy.yaml").write_text(json.dumps(POLICY | UNITS))
     return ["audit", str(tmp_path / "visits.csv"), "-p", str(tmp_path / "policy.yaml")]
-
-
-def test_the_terminal_shows_all_parts_and_no_value(files):
-    result = RUNNER.invoke(app, [*files, "--sample-fraction", "0.2"])
-    assert result.exit_code == 0, result.output
-    for title in (
-        "people (by patient) and records",
-        "households (by home)",
-        "fewest attributes that single out each of",
-        "riskiest combinations",
-        "contribution of each attribute",
-        "unique in the population of",
-        "of whom 20% are in the table",
-        "(chosen)",
-        "(dis-suda)",
-    ):
-        assert title in result.stdout.lower(), title
-    for value in ("Patient-", "Home-", "Age-", "Town-", "Job-", "Illness-"):
-        assert value not in result.stdout
 
 
 def test_json_has_the_same_and_no_value(files):
@@ -116,21 +96,6 @@ def test_models_that_count_records_are_told():
     assert warning.startswith("distinct-l-diversity, t-closeness count records, not people")
 
 
-def test_without_uniques_there_is_nothing_special():
-    people = pa.table({name: ["a", "a"] for name in ROLES})
-    found = audit(people, POLICY, sample_fraction=0.5)
-    assert (found.special.sets, found.special.score, found.special.disclosure.chance) == ((), 0, 0.0)
-    assert found.uniqueness.uniques == 0
-    assert found.as_dict()["special_uniques"]["sets"] == []
-
-
-@pytest.mark.parametrize("fraction", ["0", "1.5", "nan"])
-def test_fractions_that_are_none_are_refused(files, fraction):
-    result = RUNNER.invoke(app, [*files, "--sample-fraction", fraction])
-    assert result.exit_code == 2
-    assert "above 0 and at most 1" in result.stderr
-
-
 @pytest.mark.parametrize("key", ["unit", "household"])
 def test_only_identifiers_name_persons_and_households(key):
     with pytest.raises(PolicyError, match=rf"{key}: 'age' is not an identifier"):
@@ -146,17 +111,3 @@ def test_columns_that_name_nobody_are_refused(key, column):
     people = people.set_column(people.schema.get_field_index(column), column, empty)
     with pytest.raises(InputError, match=f"column '{column}' names no"):
         audit(people, POLICY | {key: column})
-
-
-def test_special_uniques_refuse_nothing_to_look_at():
-    with pytest.raises(UsageError, match="no attributes"):
-        special_uniques({})
-    with pytest.raises(UsageError, match="at least one attribute"):
-        special_uniques({"a": np.array([1])}, largest=0)
-
-
-def test_disclosure_of_records_is_not_defined_for_many_attributes():
-    wide = {f"a{number}": np.array([0, 1, 1]) for number in range(28)}
-    assert record_disclosure(special_uniques(wide, largest=1), 0.1) is None
-    wide.pop("a0")
-    assert record_disclosure(special_uniques(wide, largest=1), 0.1).tolist()[0] > 0

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import comb, exp, lgamma, log
+from math import comb, log
 
 import numpy as np
 import pytest
 
-from shoal.core.errors import UsageError
 from shoal.models import population
-from shoal.models.population import NoEstimateError, PitmanParameters, Spectrum, estimate_uniqueness
+from shoal.models.population import NoEstimateError, Spectrum, estimate_uniqueness
 
 SAMPLE = Spectrum.of(np.repeat([1, 2, 3, 5, 8, 20], [400, 60, 20, 8, 4, 2]), 0.05)
 
@@ -41,23 +39,6 @@ def test_pitmans_parameters_are_the_likeliest():
     assert abs(rise / (2 * step)) < 1e-2  # the third derivative is large
 
 
-def test_pitmans_expectation_is_the_product(monkeypatch):
-    monkeypatch.setattr(population, "fit_pitman", lambda _: PitmanParameters(alpha=0.25, theta=7.5))
-    theta, alpha, people = Fraction(15, 2), Fraction(1, 4), SAMPLE.population
-    expected = people
-    for i in range(1, people):
-        expected *= float((theta + alpha + i - 1) / (theta + i))
-    assert population.estimate_pitman(SAMPLE) == pytest.approx(float(expected), rel=1e-9)
-
-
-@pytest.mark.parametrize(("theta", "alpha"), [(0.3, 0.25), (7.5, 0.5), (9e4, 0.75)])
-def test_pitmans_expectation_of_a_huge_population_is_its_limit(theta, alpha, monkeypatch):
-    monkeypatch.setattr(population, "fit_pitman", lambda _: PitmanParameters(alpha, theta))
-    sample = Spectrum.of(np.repeat([1, 2], [1000, 500]), 2e-10)
-    limit = exp(alpha * log(sample.population) + lgamma(theta + 1) - lgamma(theta + alpha))
-    assert population.estimate_pitman(sample) == pytest.approx(limit, rel=1e-6)
-
-
 @pytest.mark.parametrize(("alpha", "beta", "fraction"), [(0.5, 0.1, 0.2), (2.0, 0.3, 0.05), (0.05, 0.001, 0.5)])
 def test_expected_classes_of_the_slide_model_by_summing(alpha, beta, fraction):
     equations = population._Equations(Spectrum.of(np.array([1, 1, 2]), fraction), 1000.0)
@@ -81,11 +62,6 @@ def test_the_slide_model_solves_its_equations():
     assert equations.ones(found.alpha, found.beta) == pytest.approx(300)
     assert equations.twos(found.alpha, found.beta) == pytest.approx(90)
     assert population.estimate_slide(sample) == pytest.approx(found.classes * found.beta**found.alpha)
-
-
-def test_the_population_classes_of_a_whole_population_are_its_own():
-    sample = Spectrum.of(np.repeat([1, 2, 3], [30, 9, 3]), 1 - 1e-9)
-    assert population.count_population_classes(sample) == pytest.approx(42)
 
 
 @pytest.mark.parametrize(
@@ -130,21 +106,3 @@ def test_the_rule_of_dankar_and_others(monkeypatch):
     assert said(0.11, zayatz=5, pitman=9, snb=None) == "zayatz"
     assert said(0.11, zayatz=5, pitman=9, snb=1e9) == "zayatz"  # no number of people in the population
     assert said(0.11, zayatz=5, pitman=9, snb=float("nan")) == "zayatz"
-
-
-def test_nobody_unique_in_the_sample_is_an_estimate_of_nobody():
-    found = estimate_uniqueness(np.array([2, 3, 2]), 0.05)
-    assert found.uniques == 0
-    assert found.spread is None
-
-
-@pytest.mark.parametrize("fraction", [0, -0.1, 1.01, float("nan")])
-def test_fractions_that_are_none(fraction):
-    with pytest.raises(UsageError, match="above 0 and at most 1"):
-        estimate_uniqueness(np.array([1, 2]), fraction)
-
-
-@pytest.mark.parametrize("sizes", [[], [1, 0]])
-def test_sizes_that_are_none(sizes):
-    with pytest.raises(UsageError, match="sizes of classes"):
-        estimate_uniqueness(np.array(sizes, dtype=np.int64), 0.5)

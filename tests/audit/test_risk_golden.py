@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shoal.audit.uniqueness import disclosure, special_uniques
-from shoal.models.population import Spectrum, estimate_uniqueness, estimate_zayatz
+from shoal.models.population import Spectrum, estimate_zayatz
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
@@ -48,9 +48,3 @@ def test_estimate_zayatz_by_exact_hypergeometric_probabilities(fraction):
     sample = Spectrum.of(np.repeat(list(times), list(times.values())), float(fraction))
     assert sample.population == population
     assert estimate_zayatz(sample) == pytest.approx(float(expected), rel=1e-12)
-
-
-def test_a_table_that_is_the_population_needs_no_model():
-    found = estimate_uniqueness(np.array([1, 1, 4]), 1.0)
-    assert {one.population_uniques for one in found.estimates} == {2.0}
-    assert found.expected_in_sample == 2

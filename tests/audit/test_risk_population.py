@@ -39,12 +39,6 @@ def sampled(classes: np.ndarray, fraction: float, rng: np.random.Generator) -> n
     return sizes[sizes > 0]
 
 
-def estimate(sizes: np.ndarray, fraction: float, model: str) -> float:
-    (found,) = (one for one in estimate_uniqueness(sizes, fraction).estimates if one.model == model)
-    assert found.population_uniques is not None, found.refusal
-    return found.population_uniques
-
-
 @pytest.mark.parametrize(("theta", "alpha"), [(300.0, 0.3), (50.0, 0.7)])
 @pytest.mark.parametrize("fraction", [0.05, 0.1])
 def test_pitmans_model_finds_the_uniques_of_its_populations(theta, alpha, fraction):
@@ -74,14 +68,3 @@ def test_the_slide_model_finds_its_parameters_if_it_knows_the_classes(alpha, bet
         found = population.estimate_slide(Spectrum.of(sizes[sizes > 0], fraction))
         errors.append(found / int((people == 1).sum()) - 1)
     assert abs(np.median(errors)) < 0.15
-
-
-@pytest.mark.parametrize(("alpha", "beta"), [(0.5, 0.1), (2.0, 0.3), (0.2, 0.05)])
-def test_the_slide_model_finds_the_uniques_of_its_populations_in_large_samples(alpha, beta):
-    errors = []
-    for seed in SEEDS:
-        rng = np.random.default_rng(seed)
-        people = 1 + rng.negative_binomial(alpha, beta, 100_000)
-        sizes = rng.binomial(people, 0.5)
-        errors.append(estimate(sizes[sizes > 0], 0.5, "snb") / int((people == 1).sum()) - 1)
-    assert abs(np.median(errors)) < 0.1

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from bench.full_domain import Requirement
-from bench.measuring import Finished, Measured
+from bench.measuring import Finished
 from bench.page import whole_table
 from bench.peers import PLACEHOLDERS, Peer
 
@@ -84,19 +84,3 @@ def test_a_peer_that_fails_is_a_line_that_says_so(source: Path, does: str, capsy
 def test_a_command_that_cannot_be_run_is_refused_before_anything_is_measured(given: str, message: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=message):
         Peer.parse(given)
-
-
-def test_before_and_after_stand_below_each_other() -> None:
-    steps = {"rest": 1.0, "count": 2.0, "plan": 3.0, "apply": 4.0, "verify": 5.0}
-    runs = {
-        which: {"seconds": steps, "whole": whole, "most": 16.0, "peak_mib": 1200}
-        for which, whole in (("before", 15.0), ("after", 7.5))
-    }
-    recorded = json.loads(Path("bench/results/latest.json").read_text(encoding="utf-8"))
-    stated = whole_table({**recorded, "profiles": [{"job": "stays", "date": "2026-01-02", **runs}]})
-    row = "| stays | {} | 2.00 | 3.00 | 4.00 | 5.00 | 1.00 | {} to 16.00 | 1,200 MiB | 2026-01-02 |\n"
-    assert row.format("before", "15.00") + row.format("after", "7.50") in stated
-
-
-def test_a_line_without_runs_has_no_median() -> None:
-    assert Measured("job", [], "-", within=True).as_dict("2026-01-02")["least"] is None

@@ -60,25 +60,6 @@ def test_init_says_where_it_cannot_write(stay_file, tmp_path):
     assert "cannot write" in result.stderr
 
 
-def test_init_answers_in_json(stay_file):
-    result = RUNNER.invoke(app, ["init", str(stay_file), "-o", "-", "--json"])
-    answer = json.loads(result.stdout)
-    assert answer["policy"]["attributes"]["patient"] == {"role": "identifier"}
-    assert [column["name"] for column in answer["columns"]] == list(answer["policy"]["attributes"])
-    assert answer["out"] is None
-
-
-def test_init_of_another_dialect(tmp_path):
-    path = tmp_path / "people.csv"
-    path.write_bytes("age~sex\n30~männlich\n31~weiblich\n".encode("cp1252"))
-    result = RUNNER.invoke(app, ["init", str(path), "-o", "-", "--delimiter", "~", "--encoding", "cp1252"])
-    assert result.exit_code == 0, result.stderr
-    assert 'source: {delimiter: "~", encoding: cp1252}' in result.stdout
-    wrong = RUNNER.invoke(app, ["init", str(path), "--delimiter", "~~"])
-    assert wrong.exit_code == 2
-    assert "--delimiter" in wrong.stderr
-
-
 def test_audit_begins_with_a_plain_sentence(stay_file, policy_file):
     result = RUNNER.invoke(app, ["audit", str(stay_file), "-p", str(policy_file)])
     assert result.exit_code == 0, result.output
@@ -100,20 +81,6 @@ def test_audit_in_json_with_a_population(stay_file, policy_file):
     assert len(answer["sets"]) == 6 + 15
     shown = RUNNER.invoke(app, arguments).stdout
     assert "journalist (searches 2,000 people in stays.csv)" in shown
-
-
-def test_columns_with_markup_in_their_names(tmp_path):
-    table, policy = tmp_path / "people.csv", tmp_path / "policy.yaml"
-    table.write_text("[red]age,[/]sex\n30,F\n31,M\n31,F\n")
-    policy.write_text(
-        'attributes: {"[red]age": {role: quasi}, "[/]sex": {role: quasi}}\nprivacy: [{k-anonymity: {k: 2}}]\n'
-    )
-    result = RUNNER.invoke(app, ["audit", str(table), "-p", str(policy)])
-    assert result.exit_code == 0, result.output
-    assert "unique on [red]age, [/]sex." in result.stdout
-    drafted = RUNNER.invoke(app, ["init", str(table), "-o", "-"])
-    assert drafted.exit_code == 0
-    assert "[red]age, [/]sex" in drafted.stderr
 
 
 @pytest.mark.parametrize("command", ["audit", "init"])
@@ -148,15 +115,3 @@ def test_what_is_found_by_content_is_read_so_and_verified_without_the_policy(eur
     assert manifest["reading"] == {"decimal_comma": ["Einkommen"], "trim": True}
     checked = RUNNER.invoke(app, ["verify", str(out), "--source", str(european_file), "--json"])
     assert json.loads(checked.stdout)["verified"] is True
-
-
-def test_flags_of_init_that_say_nothing(european_file):
-    for flags, said in (
-        (["--type", "Alter=old"], "unknown type 'old'; choose one of key, text"),
-        (["--type", "Alter"], "--type takes COLUMN=TEXT"),
-        (["--missing-in", "Alter"], "--missing-in takes COLUMN=TEXT"),
-        (["--type", "Altr=age"], "did you mean 'Alter'"),
-        (["--labels", "both"], "--labels"),
-    ):
-        result = RUNNER.invoke(app, ["init", str(european_file), *flags])
-        assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr

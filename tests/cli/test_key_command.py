@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -139,15 +138,6 @@ def test_a_token_that_was_changed_is_noticed(tmp_path: Path, key: Path) -> None:
     code, said, _ = typed("open", file, "--key", key, "--column", "patient", "-o", tmp_path / "a.csv")
     assert code == 2
     assert "1 of 3 tokens" in str(said["error"])
-    assert not (tmp_path / "a.csv").exists()
-
-
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = released(tmp_path / "public", key, "data.csv")
-    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
-    code, said, _ = typed("open", file, "--key", key, "--column", "patient", "-o", tmp_path / "a.csv")
-    assert code == 2
-    assert "shoal[pseudonyms]" in str(said["error"])
     assert not (tmp_path / "a.csv").exists()
 
 

@@ -67,15 +67,6 @@ def test_what_depends_on_the_data_is_left_open(tmp_path: Path, method: dict[str,
     assert check(tmp_path / "policy.yaml", {"attributes": ATTRIBUTES, "privacy": [K], "method": method})[0] == 0
 
 
-def test_taxonomy_files_are_read(tmp_path: Path) -> None:
-    attributes = {**ATTRIBUTES, "job": {"role": "quasi", "taxonomy": {"file": "jobs.csv"}}}
-    policy = {"attributes": attributes, "privacy": [K]}
-    code, said = check(tmp_path / "policy.yaml", policy)
-    assert (code, "column 'job': taxonomy file" in said) == (2, True)
-    (tmp_path / "jobs.csv").write_text("clerk;inside;*\ndriver;*\n", encoding="utf-8")
-    assert check(tmp_path / "policy.yaml", policy)[0] == 0
-
-
 def test_good_policies_with_items_units_and_techniques_are_accepted(tmp_path: Path) -> None:
     policy = dict(Policy.load(hospital_policy()).document)
     assert check(tmp_path / "policy.yaml", policy)[0] == 0

@@ -8,17 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pydantic import ValidationError
 from tests import releases
 
 import shoal
 from shoal.attacks.linkability import of_one_person
 from shoal.columns.base import read_traces, treat
 from shoal.columns.masking import Masking
-from shoal.core.errors import PolicyError
-from shoal.core.fictional import FAMILY_NAMES, GIVEN_NAMES
+from shoal.core.fictional import GIVEN_NAMES
 from shoal.core.randomness import Chance
-from shoal.policy.profiling import read_vocabulary
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 
@@ -52,12 +49,6 @@ def test_names_are_drawn_evenly_and_without_regard_to_the_value() -> None:
     assert all(abs(count - expected) < 7 * expected**0.5 for count in counts.values())
 
 
-def test_names_are_those_that_a_draft_knows() -> None:
-    texts = read_vocabulary().texts
-    assert {name.lower() for name in GIVEN_NAMES} <= set(texts["given_names"])
-    assert {name.lower() for name in FAMILY_NAMES} <= set(texts["family_names"])
-
-
 def test_made_up_names_tell_nothing_of_who_has_several_records() -> None:
     """A person's token must not be there twice under a promise; a made-up name may, and nobody takes it for one's."""
     people = pa.table({"name": ["Ann", "Bob"] * 1000, "age": [40, 50] * 1000})
@@ -68,15 +59,3 @@ def test_made_up_names_tell_nothing_of_who_has_several_records() -> None:
     assert "of" not in release.manifest["techniques"]["name"]
     assert read_traces(release.manifest["techniques"])["name"].hidden
     assert of_one_person(releases.view(release.data, release.manifest)) == 0
-
-
-def test_what_cannot_be_masked_is_refused() -> None:
-    with pytest.raises(ValidationError, match="length is for the kind number"):
-        Masking(kind="name", length=3)
-    attributes = {"name": {"role": "identifier", "technique": {"masking": {"kind": "name"}}}, "age": {"role": "quasi"}}
-    people = pa.table({"name": ["Ann"] * 4, "age": [1, 1, 2, 2]})
-    with pytest.raises(PolicyError, match="leaves nothing by which to distinguish people"):
-        shoal.anonymize(people, {"attributes": attributes, "unit": "name", "privacy": [{"k-anonymity": {"k": 2}}]})
-    attributes["age"]["technique"] = {"masking": {"kind": "number"}}
-    with pytest.raises(PolicyError, match="role identifier, not quasi"):
-        shoal.anonymize(people, {"attributes": attributes, "privacy": []})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -29,22 +27,6 @@ def test_what_groups_share() -> None:
     assert group_modes(codes, GROUPING).tolist() == [0, 0]
 
 
-def test_means_leave_the_total_as_it_is() -> None:
-    column = np.random.default_rng(2).integers(0, 1000, 500).astype(float)
-    grouping = microaggregate(Space.of([column], []), 7)
-    assert group_means(column, grouping)[grouping.group].sum() == pytest.approx(column.sum(), rel=1e-12)
-
-
-def test_one_number_is_grouped_by_neighbours() -> None:
-    column = np.array([1.0, 100.0, 2.0, 101.0, 3.0, 102.0])
-    assert np.unique(microaggregate(Space.of([column], []), 3).group[[0, 2, 4]]).size == 1
-
-
-def test_records_that_are_all_the_same_are_grouped_too() -> None:
-    grouping = microaggregate(Space.of([np.ones(17)], [np.zeros(17, dtype=np.int32)]), 4)
-    assert grouping.sizes.tolist() == [4, 4, 4, 5]
-
-
 def test_weights_decide_what_is_kept_apart() -> None:
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=400), rng.normal(size=400)
@@ -53,19 +35,6 @@ def test_weights_decide_what_is_kept_apart() -> None:
         grouping = microaggregate(Space.of([x, y], [], weights=[weight, 1.0]), 5)
         left.append(float(np.var(x - group_means(x, grouping)[grouping.group])))
     assert left[1] < left[0] / 20
-
-
-def test_units_do_not_matter() -> None:
-    rng = np.random.default_rng(3)
-    x, y = rng.integers(0, 50, 300).astype(float), rng.integers(0, 50, 300).astype(float)
-    one = microaggregate(Space.of([x, y], []), 4)
-    other = microaggregate(Space.of([x * 1024, y / 8 + 0.5], []), 4)
-    assert np.array_equal(one.group, other.group)
-
-
-def test_very_large_numbers_are_no_trouble() -> None:
-    x = np.random.default_rng(3).normal(size=50) * 1e300
-    assert microaggregate(Space.of([x], []), 5).sizes.min() >= 5
 
 
 @pytest.mark.parametrize("block", [40, 100, 999])
@@ -96,20 +65,3 @@ def test_what_cannot_be_measured_is_refused() -> None:
     for weights in ([1.0], [1.0, 0.0], [1.0, np.inf]):
         with pytest.raises(PolicyError, match="one weight above 0"):
             Space.of([np.arange(4.0), np.arange(4.0)], [], weights=weights)
-
-
-def test_adult_is_grouped_with_little_loss(shared_data: Path) -> None:
-    from shoal.datasets.uci import adult
-
-    columns = ["age", "education", "marital-status", "race", "sex", "native-country"]
-    table = adult(shared_data, columns=columns)
-    codes = [
-        table[name].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int32) for name in columns[1:]
-    ]
-    age = table["age"].cast("float64").to_numpy()
-    space = Space.of([age], codes)
-    grouping = microaggregate(space, 5)
-    assert (grouping.sizes.min(), len(grouping.group)) == (5, table.num_rows)
-    assert grouping.sizes.max() <= 9
-    within, whole = sum_squares(space, grouping)
-    assert within / whole < 0.25

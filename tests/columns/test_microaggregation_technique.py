@@ -42,12 +42,6 @@ def changed(table: pa.Table, column: str, seed: int | None = None, **parameters:
     )
 
 
-def test_groups_of_one_number_are_the_best_ones() -> None:
-    """Hand-computed: 1, 2, 3 and 10, 11, 12 lie together, in any order of the rows."""
-    table = changed(pa.table({"x": [10, 1, 12, 2, 11, 3]}), "x", k=3)
-    assert table["x"].to_pylist() == [11, 2, 11, 2, 11, 2]
-
-
 def test_every_combination_is_there_k_times_within_strata() -> None:
     before, after = people(), changed(people(), "age", k=4, columns=("wage",), strata=("sex",), decimals=3)
     rows = Counter(zip(*(after[name].to_pylist() for name in ("age", "wage", "sex")), strict=True))
@@ -107,15 +101,3 @@ def test_releases_of_two_groups_are_verified_and_promise_nothing_of_their_own(me
     answer = verify_table(release.data, release.manifest, source=open_source(people(0.05)))
     assert answer.failures == ()
     assert bool(release.guarantees) == (method != "plain")
-
-
-def test_the_manifest_says_how_far_averages_are_away() -> None:
-    treated = treat(
-        {"age": Microaggregation(k=3, columns=("debt",))}, open_source(people(), SourceOptions()), Chance.of(1)
-    )
-    table, before = pa.Table.from_batches(treated.batches()), people()
-    for name in ("age", "debt"):
-        away = np.asarray(table[name].drop_null(), float) - np.asarray(before[name].drop_null(), float)
-        entry = treated.describe()[name]  # type: ignore[attr-defined]
-        assert entry["distance"] == pytest.approx(float(np.sqrt(np.mean(away**2))), rel=0.5)
-        assert Microaggregation.trace(entry).blur == entry["distance"] > 0

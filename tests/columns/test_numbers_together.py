@@ -52,12 +52,6 @@ def test_noise_has_the_correlations_of_the_numbers() -> None:
         assert abs(np.corrcoef(added[:, place], numbers)[0, 1]) < 0.04  # and none with the number itself
 
 
-def test_runs_share_no_noise() -> None:
-    one, other = changed(noise()), changed(noise())
-    assert not np.array_equal(one["age"], other["age"])
-    assert np.array_equal(changed(noise(), 5)["age"], changed(noise(), 5)["age"])
-
-
 def test_shuffled_numbers_are_the_same_and_keep_rank_correlations() -> None:
     from scipy.stats import spearmanr
 

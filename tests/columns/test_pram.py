@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import shoal
 from shoal.columns.base import NumberDomain, TreatedSource, treat
 from shoal.columns.pram import Pram, estimate_counts
-from shoal.core.errors import InputError, PolicyError, UsageError
+from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
@@ -75,19 +75,6 @@ def test_the_practice_guide() -> None:
     assert found["estimate"].to_pylist() == pytest.approx(exactly.tolist())
     errors = np.abs(np.array(found["estimate"]) - [5000, 500, 400]) / np.array(found["standard_error"])
     assert (errors < 3).all()
-
-
-def test_two_stages_are_invariant() -> None:
-    """By hand, with fractions: R = P Q, where Q is P reversed by Bayes' theorem."""
-    p = [Fraction(3, 4), Fraction(1, 4)]
-    first = [[Fraction(9, 10), Fraction(1, 10)], [Fraction(2, 10), Fraction(8, 10)]]
-    reached = [sum(p[m] * first[m][k] for m in range(2)) for k in range(2)]
-    back = [[first[l][k] * p[l] / reached[k] for l in range(2)] for k in range(2)]
-    wanted = [[sum(first[k][m] * back[m][l] for m in range(2)) for l in range(2)] for k in range(2)]
-    assert [sum(p[k] * wanted[k][l] for k in range(2)) for l in range(2)] == p
-    technique = Pram(matrix={"a": {"a": 0.9, "b": 0.1}, "b": {"a": 0.2, "b": 0.8}}, invariant=True)
-    ((_, _, matrix),) = applied(treated(people({"a": 300, "b": 100}), technique))
-    assert matrix == pytest.approx(np.array(wanted, dtype=float), abs=3e-9)
 
 
 counts = st.dictionaries(st.sampled_from("abcdefg"), st.integers(1, 400), min_size=2)
@@ -173,14 +160,6 @@ def test_values_keep_their_type_and_missing_stays_missing(values: list[Any]) -> 
     assert shoal.anonymize(table, policy).verification.verified
 
 
-def test_a_matrix_may_lead_to_values_that_nobody_has() -> None:
-    table = pa.table({"x": [1] * 50 + [2] * 50})
-    matrix = {"1": {"1": 0.5, "3": 0.5}, "2": {"2": 1}, "3": {"3": 1}}
-    assert set(pa.Table.from_batches(treated(table, Pram(matrix=matrix)).batches())["x"].to_pylist()) == {1, 2, 3}
-    with pytest.raises(PolicyError, match="not of the column's type"):
-        treated(table, Pram(matrix={"1": {"1": 0.5, "x": 0.5}, "2": {"2": 1}, "x": {"x": 1}}))
-
-
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "give either keep, a probability, or matrix"),
     ({"keep": 0.5, "matrix": REGION}, "give either keep"),
@@ -233,15 +212,6 @@ def test_a_source_that_changed_is_refused() -> None:
             treatment.apply(pa.array(column), 0)
 
 
-def test_what_an_invariant_matrix_tells_is_warned_of() -> None:
-    table = pa.table({"x": ["a", "b"] * 40 + ["c"] * 2 + ["a"] * 18, "g": ["p"] * 82 + ["q"] * 18})
-    source = treated(table, Pram(keep=0.5, invariant=True, strata=("g",)))
-    fixed, few = source.treatments["x"].warnings()
-    assert fixed.startswith("column 'x': 18 of 100 records are in strata of one value and keep it")
-    assert "1 value has fewer than 3 records there" in few
-    assert not treated(table, Pram(keep=0.5)).treatments["x"].warnings()
-
-
 @pytest.mark.parametrize("invariant", [False, True])
 def test_estimates_are_unbiased_and_their_errors_right(invariant: bool) -> None:
     """Over 80 runs the mean error is within 5 standard errors of the mean, and the errors have variance about 1.
@@ -266,29 +236,3 @@ def test_estimates_are_unbiased_and_their_errors_right(invariant: bool) -> None:
     z = np.array(found)
     assert (np.abs(z.mean(axis=0)) < 5 / np.sqrt(80)).all()
     assert ((z.var(axis=0) > 0.6) & (z.var(axis=0) < 1.6)).all()
-
-
-def test_estimates_of_a_subset_are_those_of_its_own_rows() -> None:
-    rng = np.random.default_rng(3)
-    table = pa.table({"x": np.where(rng.random(20_000) < 0.3, "yes", "no"), "town": rng.choice(["u", "v"], 20_000)})
-    attributes = {"x": {"role": "sensitive", "technique": {"pram": {"keep": 0.5}}}, "town": {"role": "quasi"}}
-    release = shoal.anonymize(table, {"attributes": attributes, "privacy": [], "method": "plain"}, seed=4)
-    ours = release.data.filter(pa.compute.equal(release.data["town"], "u"))
-    truth = table.filter(pa.compute.equal(table["town"], "u"))["x"].to_pylist().count("yes")
-    _, yes = estimate_counts(ours, release.manifest, "x").to_pylist()
-    assert abs(yes["estimate"] - truth) < 5 * yes["standard_error"] < 600
-    assert "`shoal.estimate_counts(rows, manifest, column)`" in "\n".join(Pram.advise({"x": {}}))
-
-
-def test_what_cannot_be_estimated_is_refused() -> None:
-    matrix = {"stratum": ["p"], "values": ["a", "b"], "matrix": [[0.5, 0.5], [0.5, 0.5]]}
-    entry = {"technique": "pram", "invariant": True, "strata": ["g"], "applied": [matrix]}
-    rows = pa.table({"x": ["a"], "g": ["p"]})
-    for table, manifest, said in (
-        (rows, {}, "was not changed by pram"),
-        (rows.select(["x"]), {"techniques": {"x": entry}}, "need the values of 'g'"),
-        (rows, {"techniques": {"x": entry}}, "has no inverse"),
-        (rows, {"techniques": {"x": entry}, "attributes": {"g": {"labels": {}}}}, "need the values of 'g'"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            estimate_counts(table, manifest, "x")

@@ -56,11 +56,6 @@ def test_numbers_are_those_of_the_source_and_missing_ones_stay() -> None:
     assert 0 < apart.max() <= int(0.03 * len(before))
 
 
-def test_texts_that_are_numbers_keep_their_spelling() -> None:
-    moved = swap(pa.array([f"{number}.50" for number in range(40)]), 0.2)
-    assert sorted(moved.to_pylist()) == sorted(f"{number}.50" for number in range(40))
-
-
 def test_what_cannot_be_done_is_refused() -> None:
     for window in (0, 1, -0.1, float("nan")):
         with pytest.raises(ValidationError):

@@ -135,26 +135,6 @@ def test_households_at_risk_move_across_their_level_and_no_farther() -> None:
         assert shares["region"] == 0.06  # two of 35 records, rounded up
 
 
-def test_the_share_is_reached_where_enough_are_alike() -> None:
-    table = census(np.random.default_rng(1), 3000)
-    source = swap(table, RecordSwapping(hierarchy=LEVELS, similar=("sex",), household="hid", share=0.3))
-    found = source.findings()["town"]
-    assert 900 <= found["households_swapped"] <= 901
-    assert read(source)["district"].equals(
-        table["district"]
-    )  # nobody is at risk: only towns of a district are exchanged
-    alone = swap(table, RecordSwapping(hierarchy=("region", "town"), similar=("hid",), share=0.3))
-    assert alone.findings()["town"]["households_swapped"] == 0
-
-
-def test_who_finds_nobody_is_warned_of() -> None:
-    table = pa.table({"town": ["a", "a", "b"], "region": ["x"] * 3, "age": [1, 2, 3], "kind": ["p", "p", "q"]})
-    source = swap(table, RecordSwapping(hierarchy=("region", "town"), risk=("age",), similar=("kind",), k=2))
-    (warning,) = source.treatments["town"].warnings()
-    assert warning.startswith("column 'town': 3 of 3 households at risk found no similar one in another area")
-    assert not source.treatments["region"].warnings()
-
-
 def test_the_same_secret_swaps_the_same_in_any_batches() -> None:
     table = census(np.random.default_rng(2), 500)
     technique = RecordSwapping(hierarchy=LEVELS, risk=("age",), similar=("sex",), household="hid")
@@ -204,16 +184,6 @@ def test_mistakes_are_found_in_the_policy(parameters: dict[str, Any], said: str)
     with pytest.raises(PolicyError) as refused:
         shoal.Policy.load({"attributes": attributes, "privacy": [], "method": "plain"})
     assert said in str(refused.value)
-
-
-def test_models_that_look_people_up_know_of_carried_columns() -> None:
-    attributes = {
-        "region": {"role": "quasi"},
-        "town": {"role": "insensitive", "technique": {"record-swapping": {"hierarchy": ["region", "town"]}}},
-    }
-    model = {"k-map": {"k": 3, "population": "people.csv"}}
-    with pytest.raises(PolicyError, match="the technique of 'region' changes them"):
-        shoal.Policy.load({"attributes": attributes, "privacy": [model]})
 
 
 @pytest.mark.parametrize("method", ["plain", "mondrian"])

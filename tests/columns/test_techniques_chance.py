@@ -14,8 +14,6 @@ from shoal.columns.base import Technique, treat
 from shoal.columns.noise import Noise
 from shoal.columns.permutation import Permutation, Swapping
 from shoal.columns.rounding import Rounding
-from shoal.columns.row_random import RowRandom, exponential
-from shoal.columns.sampling import Sampling, sample
 from shoal.core.randomness import Chance
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
@@ -64,39 +62,10 @@ def test_redrawn_noise_is_the_distribution_cut_off() -> None:
     assert stats.chisquare(counts, chances / chances.sum() * N).pvalue > RARE
 
 
-def test_exponential_numbers_are_exponential_and_have_a_tail() -> None:
-    words = RowRandom.of(Chance.of(5)).draw(0, N, lambda words: words)
-    drawn = exponential(words[:, 0], words[:, 1])
-    assert stats.kstest(drawn, "expon").pvalue > RARE
-    zero, one = np.zeros(1, dtype=np.uint64), np.full(1, 2**64 - 1, dtype=np.uint64)
-    assert exponential(zero, zero)[0] == pytest.approx(65 * np.log(2))
-    assert exponential(one, one)[0] == 0.0
-
-
-def test_noise_of_rows_is_independent() -> None:
-    drawn = done(Noise(laplace={"scale": 20}), np.zeros(N)).astype(np.float64)
-    for lag in (1, 2, 4095, 4096, 4097):
-        assert abs(np.corrcoef(drawn[lag:], drawn[:-lag])[0, 1]) < 5 / np.sqrt(N)
-
-
-def test_columns_have_noise_of_their_own() -> None:
-    source = open_source(pa.table({"x": np.zeros(N), "y": np.zeros(N)}), SourceOptions())
-    noise = Noise(laplace={"scale": 20})
-    both = pa.Table.from_batches(treat({"x": noise, "y": noise}, source, Chance.of(11)).batches())
-    assert abs(np.corrcoef(both["x"].to_numpy(), both["y"].to_numpy())[0, 1]) < 5 / np.sqrt(N)
-
-
 def test_random_rounding_is_right_in_the_mean() -> None:
     for value in (1, 2, 4):
         ups = int((done(Rounding(base=5, random=True), np.full(N, value)) == 5).sum())
         assert stats.binomtest(ups, N, value / 5).pvalue > RARE
-
-
-def test_samples_have_their_share() -> None:
-    source = open_source(pa.table({"x": np.arange(N)}), SourceOptions())
-    for share in (0.01, 0.5, 0.9):
-        kept = sum(batch.num_rows for batch in sample(Sampling(share=share), source, Chance.of(11)).batches())
-        assert stats.binomtest(kept, N, share).pvalue > RARE
 
 
 def test_all_orders_of_a_permutation_are_equally_likely() -> None:

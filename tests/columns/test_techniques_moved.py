@@ -9,12 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 import shoal
-from shoal.columns.base import NumberDomain, TreatedSource, treat
+from shoal.columns.base import NumberDomain, treat
 from shoal.columns.permutation import Permutation, Swapping
-from shoal.columns.sampling import Sampling, sample
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import SourceOptions
@@ -39,22 +37,6 @@ def test_groups_keep_their_values(
     keys = [*within, "x"]
     before, after = (Counter(zip(*(t[k].to_pylist() for k in keys), strict=True)) for t in (people, moved))
     assert before == after
-
-
-def test_a_whole_swap_leaves_one_row_of_an_odd_group_in_place() -> None:
-    people = pa.table({"x": list(range(101))})
-    source = treat({"x": Swapping(share=1)}, open_source(people, SourceOptions()), Chance.of(None))
-    after = pa.Table.from_batches(source.batches())["x"].to_numpy()
-    assert (after == np.arange(101)).sum() == 1
-    assert np.array_equal(after[after], np.arange(101))  # pairs: doing it twice undoes it
-
-
-def test_what_stayed_is_counted_for_the_data_holder() -> None:
-    people = pa.table({"g": ["a", "b", "b", "c"], "x": [1, 2, 2, 3]})
-    source = treat({"x": Permutation(within=("g",))}, open_source(people, SourceOptions()), Chance.of(None))
-    assert isinstance(source, TreatedSource)
-    assert source.findings() == {"x": {"groups": 3, "rows_alone_in_group": 2, "rows_with_their_own_value": 4}}
-    assert source.describe() == {"x": {"technique": "permutation", "within": ["g"]}}
 
 
 def test_many_records_alone_in_their_group_are_warned_of() -> None:
@@ -84,28 +66,8 @@ def test_groups_of_one_record_each_are_refused(technique: Permutation | Swapping
         treat({"x": technique}, open_source(people, SourceOptions()), Chance.of(None))
 
 
-def test_within_itself_is_refused() -> None:
-    source = open_source(pa.table({"x": [1]}), SourceOptions())
-    with pytest.raises(PolicyError, match="would change nothing"):
-        treat({"x": Permutation(within=("x",))}, source, Chance.of(None))
-    with pytest.raises(PolicyError, match="'y' is not in"):
-        treat({"x": Permutation(within=("y",))}, source, Chance.of(None))
-
-
-@pytest.mark.parametrize("share", [0, -1, 1.1, float("nan")])
-def test_shares_of_nothing_are_refused(share: float) -> None:
-    with pytest.raises(ValidationError):
-        Swapping(share=share)
-
-
 def test_a_source_that_grew_is_refused() -> None:
     source = open_source(pa.table({"x": [1, 2]}), SourceOptions())
     treatment = Permutation().prepare("x", source, Chance.of(None), NumberDomain())
     with pytest.raises(InputError, match="changed while it was being read"):
         treatment.apply(pa.array([1, 2, 3]), 0)
-
-
-def test_a_sample_without_records_is_refused() -> None:
-    source = open_source(pa.table({"x": [1]}), SourceOptions())
-    with pytest.raises(InputError, match=r"no record of .* was drawn for the sample; take a larger share"):
-        list(sample(Sampling(share=1e-9), source, Chance.of(None)).batches())

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-import shoal
-from shoal.audit.audit import audit
-from shoal.columns.baskets import UnfoldedSource, baskets, item_counts, item_groups
-from shoal.core.errors import InputError, PolicyError, UsageError
+from shoal.columns.baskets import UnfoldedSource, item_counts, item_groups
+from shoal.core.errors import InputError, PolicyError
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
-from shoal.policy.policy import Policy, policy_schema
+from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
-from shoal.sources.base import SourceOptions
-from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.verify.items import Folded, unfold
@@ -83,42 +78,6 @@ def test_people_keep_their_items_group_by_group() -> None:
     assert source.n_rows == 8
 
 
-def test_columns_come_in_any_order_coded_or_not() -> None:
-    table = SHOP.append_column("age", pa.array(range(8))).append_column("town", pa.array(list("abcdabcd")))
-    document = policy({"columns": 2}, age={"role": "quasi"}, town={"role": "quasi"})
-    _, source = unfold_baskets(Policy.load(document), open_source(table))
-    assert source.schema.names == ["basket 1", "basket 2", "age", "town"]
-    (batch,) = source.batches(["town", "basket 2", "age"], dictionary=["basket 2"])
-    assert batch.schema.names == ["town", "basket 2", "age"]
-    assert [str(kind) for kind in batch.schema.types] == [
-        "string",
-        "dictionary<values=string, indices=int32, ordered=0>",
-        "int64",
-    ]
-    entries = batch.column("basket 2").dictionary.to_pylist()
-    assert len(set(entries)) == len(entries)
-    assert next(source.batches(["age"])).column("age").to_pylist() == list(range(8))
-
-
-def test_other_policies_and_sources_stay_what_they_are() -> None:
-    read = Policy.load({"attributes": {"age": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 2}}]})
-    source = open_source(pa.table({"age": [1, 2]}))
-    assert unfold_baskets(read, source) == (read, source)
-
-
-def test_the_order_and_the_batches_of_rows_do_not_matter() -> None:
-    rng = np.random.default_rng(5)
-    rows = [";".join(f"i{item}" for item in np.flatnonzero(rng.random(40) < 0.15)) or None for _ in range(300)]
-    wanted = Policy.load(policy({"columns": 3}))
-    groups = []
-    for order, batch_rows in ((np.arange(300), 1000), (rng.permutation(300), 7)):
-        table = texts(*(rows[place] for place in order))
-        _, source = unfold_baskets(wanted, open_arrow(table, SourceOptions(), "rows", batch_rows))
-        assert isinstance(source, UnfoldedSource)
-        groups.append(source.unfoldings[0].groups)
-    assert groups[0] == groups[1]
-
-
 def test_items_that_go_together_share_a_group_and_rare_ones_join_them() -> None:
     rng = np.random.default_rng(2)
     kinds = rng.integers(0, 3, 4000)
@@ -158,13 +117,6 @@ def test_bad_policies_are_refused(document: dict[str, Any], message: str) -> Non
         Policy.load(document)
 
 
-def test_models_may_name_the_derived_attribute() -> None:
-    named = {"confidence-bounding": {"most": 0.5, "attribute": "basket sensitive"}}
-    read = Policy.load({**policy({"sensitive": ["test"]}), "privacy": [named]})
-    assert read.attributes["basket"].sensitive_names("basket") == ("basket sensitive",)
-    assert "items" in policy_schema()["properties"]["attributes"]["additionalProperties"]["properties"]
-
-
 @pytest.mark.parametrize(
     ("table", "items", "error", "message"),
     [
@@ -194,27 +146,6 @@ def test_the_verifier_unfolds_alike_and_keeps_what_is_not_listed_in_the_row() ->
     assert (rows.n_rows, rows.name) == (8, source.name)
 
 
-def test_long_tables_become_baskets(tmp_path: Path) -> None:
-    path = tmp_path / "bought.csv"
-    path.write_text("customer,product\nb,tea\na,milk\nb, ale\nb,tea\nc,\n", encoding="utf-8")
-    assert baskets(path, "customer", "product", separator="|").to_pylist() == [
-        {"customer": "a", "product": "milk"},
-        {"customer": "b", "product": "ale|tea"},
-        {"customer": "c", "product": ""},
-    ]
-    assert shoal.baskets is baskets
-
-
-def test_long_tables_that_cannot_be_gathered_are_refused() -> None:
-    table = pa.table({"customer": [1, None], "product": ["tea;milk", "ale"]})
-    with pytest.raises(InputError, match="1 row without a 'customer'"):
-        baskets(table, "customer", "product")
-    with pytest.raises(InputError, match="contain ';'; choose another separator"):
-        baskets(table.slice(0, 1), "customer", "product")
-    with pytest.raises(UsageError, match="different columns"):
-        baskets(table, "customer", "customer")
-
-
 @pytest.mark.parametrize("separator", [None, ";"])
 def test_a_missing_value_could_be_anything_and_is_harmful(separator: str | None) -> None:
     tree = FlatTaxonomy().build(pa.array(["gout", "none"])).with_missing()
@@ -222,19 +153,3 @@ def test_a_missing_value_could_be_anything_and_is_harmful(separator: str | None)
     counts = [[1, 1, 2], [0, 1, 3]]
     found = model.reach(ClassHistograms.of(counts), Whole.of([1, 2, 5], taxonomy=tree))
     assert found.tolist() == [0.5, 0.75]
-
-
-def test_harmless_values_are_of_one_attribute() -> None:
-    with pytest.raises(ValueError, match="joint values have no names"):
-        ConfidenceBounding(most=0.5, harmless=("none",), attribute=("a", "b"))
-    assert ConfidenceBounding(most=0.5, attribute=("a", "b")).smallest_class == 2
-    with pytest.raises(TypeError, match="needs the names"):
-        ConfidenceBounding(most=0.5, harmless=("none",)).holds(ClassHistograms.of([[1, 1]]), Whole.of([1, 1]))
-
-
-def test_the_audit_looks_at_what_baskets_unfold_into() -> None:
-    """Of the two with a test one is alone with it; missing baskets are missing in all attributes."""
-    found = audit(SHOP, policy({"columns": 2, "sensitive": ["test"]}))
-    assert found.quasi == ("basket 1", "basket 2")
-    (verdict,) = found.models
-    assert (verdict.holds, verdict.achieved, verdict.records_missed) == (False, 1.0, 2)

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
-import pytest
 
 import shoal
-from shoal.columns.baskets import going_together, item_counts, item_groups
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
-from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 
 # of ten people six buy milk, five buy tea and four buy both; three buy ale, two of them nuts
 SHOP = [
     *["milk;tea"] * 4, "milk", "milk;ale;nuts", "tea", "ale;nuts", "ale", "test",
 ]  # fmt: skip
-
-
-def test_phi_squared_of_milk_and_tea() -> None:
-    """n n11 - n1 n2 = 10 * 4 - 6 * 5 = 10, squared over 6 * 4 * 5 * 5; tea and ale avoid each other."""
-    together = np.array([[6, 4, 1], [4, 5, 0], [1, 0, 3]])
-    found = going_together(together, np.array([6, 5, 3]), 10)
-    assert found[0, 1] == found[1, 0] == pytest.approx(100 / 600)
-    assert found[1, 2] == found[0, 2] == 0
-    assert np.diag(found) == pytest.approx(1)
-
-
-def test_groups_of_the_shop() -> None:
-    source = open_source(pa.table({"basket": SHOP}))
-    counts, n_baskets = item_counts(source, "basket", ";")
-    assert (dict(counts), n_baskets) == ({"milk": 6, "tea": 5, "ale": 3, "nuts": 2, "test": 1}, 10)
-    del counts["test"]
-    assert item_groups(source, "basket", ";", counts, n_baskets, 2) == (("milk", "tea"), ("ale", "nuts"))
 
 
 def test_a_person_with_two_items_counts_for_both() -> None:

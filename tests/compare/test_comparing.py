@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import stat
 import tempfile
 from pathlib import Path
@@ -14,14 +12,12 @@ import pyarrow as pa
 import pytest
 
 from experiments import comparison_pages
-from shoal.attacks.base import NO_CONTROL, Refusal
+from shoal.attacks.base import NO_CONTROL
 from shoal.compare import compare as trying
 from shoal.compare.compare import compare
-from shoal.compare.result import RISKS, Comparison, Row
-from shoal.compare.sweeps import policy_names
-from shoal.compare.writing import Wanted, flat_csv, markdown_page, reading
+from shoal.compare.result import RISKS, Comparison
+from shoal.compare.writing import Wanted, markdown_page, reading
 from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
-from shoal.datasets.uci import adult, adult_policy
 from shoal.policy.policy import Policy
 
 POLICY: dict[str, Any] = {
@@ -161,11 +157,6 @@ def test_policies_are_compared_row_by_row(tmp_path: Path) -> None:
     assert found.rows[0].kept.release > found.rows[1].kept.release
 
 
-def test_policies_are_named_by_files_and_by_folders_where_that_takes(tmp_path: Path) -> None:
-    paths = [tmp_path / "a" / "policy.yaml", tmp_path / "b" / "policy.yaml", tmp_path / "other.yaml"]
-    assert policy_names([*paths, POLICY]) == [str(paths[0]), str(paths[1]), "other.yaml", "policy 4"]
-
-
 def test_policies_compare_what_both_publish() -> None:
     hidden = {**POLICY, "attributes": {**POLICY["attributes"], "age": {"role": "identifier"}}}
     found = compare(people(), POLICY, hidden, seed=1, targets=40)
@@ -181,28 +172,11 @@ def test_a_control_table_may_be_given() -> None:
         compare(people(), POLICY, techniques=["original"], control=people(200, 2).drop(["illness"]), seed=1)
 
 
-def test_a_control_table_may_have_other_types() -> None:
-    control = people(200, 2)
-    control = control.set_column(1, "age", control.column("age").cast(pa.string()))
-    found = compare(people(), POLICY, techniques=["original"], control=control, seed=1, targets=40)
-    assert found.rows[0].kept.release == 1000
-
-
 def test_without_control_the_comparison_says_what_that_means() -> None:
     found = compare(people(), POLICY, techniques=["original"], hold_out=0, seed=1, targets=40)
     assert (found.records, found.control, found.held_out) == (300, 0, None)
     assert found.notes[0] == NO_CONTROL
     assert found.rows[0].risks["inference"].control is None
-
-
-def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
-    found = compare(people(20), POLICY, techniques=["k-anonymity"], seed=1, targets=20)
-    (row,) = found.rows
-    assert row.reason is None
-    assert all(isinstance(row.risks[risk], Refusal) for risk in RISKS)
-    assert "fewer than 7 records" in row.as_dict()["risks"]["inference"]["refused"]
-    assert sum("fewer than 7 records" in line for line in reading(found)) == len(RISKS)
-    assert row.kept is not None
 
 
 @pytest.mark.parametrize(
@@ -233,65 +207,12 @@ def test_what_cannot_be_compared_is_refused(arguments: tuple[Any, ...], options:
         compare(people(), *arguments, **options)
 
 
-def test_undeclared_columns_are_refused() -> None:
-    with pytest.raises(PolicyError, match="does not declare: more"):
-        compare(people().append_column("more", [["x"] * 300]), POLICY)
-
-
-def test_relative_paths_start_in_the_policys_folder(tmp_path: Path) -> None:
-    (tmp_path / "sex.csv").write_text("F;*\nM;*\n", encoding="utf-8")
-    (tmp_path / "policy.yaml").write_text(
-        "attributes:\n  name: {role: identifier}\n  age: {role: quasi}\n"
-        "  sex: {role: quasi, taxonomy: {file: sex.csv}}\n  illness: {role: sensitive}\n"
-        "privacy: [{k-anonymity: {k: 3}}]\n",
-        encoding="utf-8",
-    )
-    found = compare(people(), tmp_path / "policy.yaml", techniques=["k-anonymity"], seed=1, targets=20)
-    assert found.rows[0].reason is None
-
-
-def test_parameters_are_the_policys_or_usual_ones() -> None:
-    own = {**POLICY, "privacy": [{"k-anonymity": {"k": 7}}, {"distinct-l-diversity": {"l": 2}}]}
-    rows = {
-        row.name: row for row in compare(people(), own, techniques="k-anonymity,l-diversity", seed=1, targets=20).rows
-    }
-    assert "k = 7" in rows["k-anonymity"].parameters
-    assert "distinct-l-diversity l = 2" in rows["l-diversity"].parameters
-    usual = {**POLICY, "method": {"plain": {}}, "privacy": []}
-    rows = {
-        row.name: row for row in compare(people(), usual, techniques="k-anonymity,l-diversity", seed=1, targets=20).rows
-    }
-    assert "k = 5" in rows["k-anonymity"].parameters
-    assert "distinct-l-diversity l = 2" in rows["l-diversity"].parameters  # the commonest value has nearly half
-
-
-def test_the_policys_own_techniques_and_sample_are_set_aside() -> None:
-    noisy = {**POLICY["attributes"], "age": {"role": "quasi", "technique": {"noise": {"laplace": {"scale": 9}}}}}
-    changed = {**POLICY, "attributes": noisy, "sample": {"share": 0.5}}
-    (row,) = compare(people(), changed, techniques=["original"], seed=1, targets=40).rows
-    assert row.records == 240
-    assert [one.release for one in row.marginals] == [1000, 1000, 1000]
-
-
 def test_seeds_repeat_all_but_time() -> None:
     def stated() -> list[dict[str, Any]]:
         found = compare(people(), POLICY, techniques="original,noise,anatomy", seed=4, targets=40)
         return [{**row.as_dict(), "seconds": None} for row in found.rows]
 
     assert stated() == stated()
-
-
-def test_csv_has_a_line_for_each_row_with_or_without_a_release(small: Comparison) -> None:
-    lines = list(csv.DictReader(io.StringIO(flat_csv(small))))
-    assert [line["name"] for line in lines] == [row.name for row in small.rows]
-    by_name = {line["name"]: line for line in lines}
-    assert float(by_name["original"]["marginals"]) == 1000
-    assert by_name["original"]["opinion_inference"] == ""
-    assert by_name["hashing"]["opinion_inference"] == "may not"
-    assert by_name["differential-privacy"]["singling_out_value"] == ""
-    assert "sex, illness are not declared" in by_name["differential-privacy"]["reason"]
-    low, value, high = (float(by_name["k-anonymity"][f"linkability_{part}"]) for part in ("low", "value", "high"))
-    assert low <= value <= high
 
 
 def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
@@ -307,11 +228,6 @@ def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
         assert line in text
 
 
-def test_cells_of_the_page_stay_cells() -> None:
-    row = Row("a|b", "", "x", records=1, seconds=0.1)
-    assert "a\\|b" in markdown_page(Comparison((row,), 1, 0, None, 20, None), "t")
-
-
 def test_files_are_refused_before_any_work(tmp_path: Path) -> None:
     there = tmp_path / "there.csv"
     there.write_text("")
@@ -321,17 +237,6 @@ def test_files_are_refused_before_any_work(tmp_path: Path) -> None:
         Wanted(frontier=tmp_path / "frontier.png").check()
     with pytest.raises(UsageError, match="no folder"):
         Wanted(markdown=tmp_path / "nowhere" / "page.md").check()
-
-
-def test_the_page_names_its_picture_from_where_it_is(small: Comparison, tmp_path: Path) -> None:
-    (tmp_path / "figures").mkdir()
-    Wanted(markdown=tmp_path / "page.md", frontier=tmp_path / "figures" / "x.svg").write(small, "t")
-    assert "](figures/x.svg)" in (tmp_path / "page.md").read_text(encoding="utf-8")
-
-
-def test_all_techniques_are_known_by_name() -> None:
-    assert list(trying._choose("all")) == trying._choose(list(trying.recipe_names()))
-    assert [kind.name for kind in trying._choose(" noise , original ")] == ["original", "noise"]
 
 
 def test_the_pages_of_the_documentation_are_written_anew(
@@ -355,12 +260,6 @@ def test_the_pages_of_the_documentation_are_written_anew(
     for data, policy in asked:
         assert set(data.column_names) == set(policy.attributes)
         assert all(policy.attributes[name].taxonomy is not None for name in policy.names("quasi"))
-
-
-def test_the_demo_policy_declares_every_value() -> None:
-    stays = pa.Table.from_batches(list(comparison_pages.stays(400, seed=2)))
-    (row,) = compare(stays, comparison_pages.demo_policy(), techniques=["k-anonymity"], seed=1, targets=20).rows
-    assert row.reason is None
 
 
 def _compare_samples(table: pa.Table, policy: dict[str, Any]) -> None:
@@ -394,8 +293,3 @@ def test_a_sample_has_the_risk_of_the_sampled_and_never_dominates_a_promise() ->
     attributes: dict[str, Any] = {name: {"role": "quasi"} for name in ("age", "town", "job")}
     attributes |= {"illness": {"role": "sensitive"}, "age": {"role": "quasi", "taxonomy": ages}}
     _compare_samples(table, {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 10}}]})
-
-
-def test_a_sample_of_adult_is_near_the_whole_table(shared_data: Path) -> None:
-    policy = adult_policy(folder=shared_data)
-    _compare_samples(adult(shared_data, columns=list(policy["attributes"])), policy)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from shoal.compare.compare import compare
 from shoal.compare.result import Asked
 from shoal.compare.sweeps import MOST_ROWS, list_rows, read_methods, read_sweep
 from shoal.core.errors import PolicyError, UsageError
@@ -58,47 +57,6 @@ def test_sweeps_are_crossed_and_named_shortly() -> None:
         "mondrian, k=5, max_withheld=0",
         "mondrian, k=5, max_withheld=0.05",
     ]
-
-
-def test_methods_are_crossed_with_sweeps_and_have_their_parameters_in_the_name() -> None:
-    found = names(sweep="k-anonymity.k=2,5", methods="mondrian, incognito{measure: um}")
-    assert found == [
-        *("mondrian, k=2", "mondrian, k=5"),
-        *("incognito measure=um, k=2", "incognito measure=um, k=5"),
-    ]
-
-
-def test_a_sweep_over_a_methods_parameter_is_for_its_rows_alone() -> None:
-    found = rows(sweep="incognito.measure=um,ncp", methods="mondrian,incognito")
-    assert [each.row.name for each in found] == ["mondrian", "incognito, measure=um", "incognito, measure=ncp"]
-    assert [each.policy.method.measure for each in found[1:] if each.policy] == ["um", "ncp"]
-
-
-def test_a_policy_without_the_model_has_one_row() -> None:
-    other = {**POLICY, "privacy": [{"distinct-l-diversity": {"l": 2}}]}
-    assert names(POLICY, other, sweep="k-anonymity.k=2,5") == ["a.yaml, k=2", "a.yaml, k=5", "b.yaml"]
-
-
-def test_without_sweeps_rows_are_the_policies() -> None:
-    assert names() == ["a.yaml"]
-    assert names(POLICY, POLICY) == ["a.yaml", "b.yaml"]
-    assert rows()[0].row.changes == {}
-
-
-def test_parameters_that_end_alike_are_told_apart() -> None:
-    both = {**POLICY, "privacy": [{"k-anonymity": {"k": 3}}, {"alpha-k-anonymity": {"k": 3, "alpha": 0.5}}]}
-    found = names(both, sweep=["k-anonymity.k=2,5", "alpha-k-anonymity.k=4"])
-    assert found[0] == "mondrian, k-anonymity.k=2, alpha-k-anonymity.k=4"
-
-
-def test_values_that_are_given_twice_count_once() -> None:
-    assert names(sweep="k-anonymity.k=2,2,5") == ["mondrian, k=2", "mondrian, k=5"]
-    assert names(methods="mondrian,mondrian") == ["mondrian"]
-
-
-def test_names_are_unique_whatever_is_swept() -> None:
-    found = names(sweep={"t-closeness.t": [0.30000001, 0.30000002]})
-    assert len(set(found)) == 2
 
 
 def test_values_are_yaml_and_mappings_do_as_well() -> None:
@@ -162,13 +120,3 @@ def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], stated: str) -> 
 def test_values_are_checked_as_a_policy_is(sweep: str, stated: str) -> None:
     with pytest.raises(PolicyError, match=stated):
         rows(sweep=sweep)
-
-
-def test_nothing_is_read_before_values_are_checked() -> None:
-    with pytest.raises(PolicyError, match="must be at least 1"):
-        compare("there-is-no-such-file.csv", POLICY, sweep="k-anonymity.k=0")
-
-
-def test_techniques_are_not_swept() -> None:
-    with pytest.raises(UsageError, match="parameters of their own"):
-        compare("x.csv", POLICY, techniques="all", sweep="k-anonymity.k=2")

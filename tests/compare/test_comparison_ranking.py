@@ -133,24 +133,6 @@ def test_without_any_risk_there_is_no_ranking_and_refused_rows_have_none() -> No
     assert [each["rank"] for each in stated.as_dict()["rows"]] == [None] * 3
 
 
-def test_rows_of_one_name_are_told_apart_by_their_parameters() -> None:
-    rows = [replace(row("a", 2 + n, 9 - n), parameters=f"epsilon = {n}") for n in range(2)]
-    assert comparison(rows).standings()[1].dominated_by == ("a, epsilon = 0",)
-
-
-def test_the_plot_has_every_ranked_row() -> None:
-    rows = [row("a", 2, 9), row("<b>", 3, 8), row("c", None, 8)]
-    plot = comparison(rows).frontier()
-    assert {name for line in plot.rows for name in line if name in ("a", "<b>", "c")} == {"a", "<b>"}
-    assert "<b>" not in plot.drawing
-
-
-def test_weights_are_read_as_they_are_typed() -> None:
-    assert read_weights("risk = 2, marginals=0.5") == {"risk": 2.0, "marginals": 0.5}
-    assert read_weights({"risk": 3}) == {**DEFAULT_WEIGHTS, "risk": 3.0}
-    assert read_weights(None) == read_weights("") == DEFAULT_WEIGHTS
-
-
 @pytest.mark.parametrize(
     ("weights", "stated"),
     [

@@ -56,11 +56,6 @@ APPLIES = {  # of attacks that have no meaning for some releases, the kinds for 
     "reconstruction": WHOLE,
     "refinement": {"mondrian", *SWEEPS},  # classes overlap
 }
-WITH_POLICY = {
-    "similarity": None,  # every kind
-    "downcoding": {"mondrian", *SWEEPS},  # for l, too few classes are left
-    "minimality": {"incognito for l"},
-}
 
 
 def people(n: int, seed: int) -> pa.Table:
@@ -190,48 +185,6 @@ def test_a_seed_repeats_a_run_whatever_else_is_tried(release: Path) -> None:
     assert [each for each in one if each.attack in ("inference", "singling-out")] == two
 
 
-def test_without_a_control_group_every_report_says_so(release: Path) -> None:
-    for each in attack(release, SOURCE, targets=60, seed=9):
-        if isinstance(each, Trials):
-            assert NO_CONTROL in each.as_dict()["notes"]
-            assert each.decides or each.baseline is not None
-
-
-def test_with_the_policy_more_is_tried(kind: str, release: Path) -> None:
-    policy = {"attributes": ROLES, "privacy": [SLICED]}
-    found = attack(release, SOURCE, CONTROL, targets=60, attacks=list(WITH_POLICY), policy=policy, seed=1)
-    for each in found:
-        kinds = WITH_POLICY[each.attack]
-        assert isinstance(each, Trials) == (kinds is None or kind in kinds), each
-
-
-def test_other_releases_are_used(kind: str, release: Path, other: Path) -> None:
-    (found,) = attack(release, SOURCE, CONTROL, targets=100, attacks=["composition"], others=[other], seed=1)
-    if kind == "as it is":
-        assert isinstance(found, Refusal)
-        assert "alone gives away" in found.reason
-        return
-    assert isinstance(found, Trials)
-    everybody = found.variants["everybody"]
-    alone = everybody.baseline.success
-    assert found.success.trials == everybody.success.trials - alone  # who is given away by this release is no target
-    assert found.success.success >= everybody.success.success - alone
-
-
-def test_a_register_is_used(release: Path) -> None:
-    (found,) = attack(
-        release,
-        SOURCE,
-        CONTROL,
-        targets=60,
-        attacks=["external"],
-        register=SOURCE.select(["name", "age", "zip"]),
-        seed=1,
-    )
-    assert isinstance(found, Trials)
-    assert "800 people" in found.notes[0]
-
-
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     folder = as_rows(lambda rows: rows)(tmp_path)
     with pytest.raises(UsageError, match=r"unknown attack 'infrence'.*inference"):
@@ -283,16 +236,3 @@ def test_a_release_by_a_plan_is_read_by_its_classes(tmp_path: Path, arrangement:
     assert {each.attack for each in found if isinstance(each, Refusal)} == set(APPLIES)
     with pytest.raises(UsageError, match="give the folder"):
         releases.view(published, view.manifest)
-
-
-def test_the_view_of_a_release_in_memory_is_that_of_its_folder(tmp_path: Path) -> None:
-    policy = {"attributes": ROLES, "privacy": [{"k-anonymity": {"k": 5}}], "method": {"mondrian": {}}}
-    one = ReleaseView.read(shoal.anonymize(SOURCE, policy, seed=1))
-    shoal.anonymize(SOURCE, policy, out=tmp_path / "out", seed=1)
-    two = ReleaseView.read(tmp_path / "out")
-    assert one.n_rows == two.n_rows
-    for view in (one, two):
-        assert view.known == ("age", "zip", "sex")
-        members = view.people(SOURCE, "the source")
-        copies, _ = view.copies(members.codes, members.numbers)
-        assert copies.min() >= 5

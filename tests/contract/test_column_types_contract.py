@@ -51,32 +51,6 @@ def test_every_type_is_published_and_verified(
     assert sorted(map(str, published.to_pylist())) == sorted(map(str, pa.chunked_array([values]).to_pylist()))
 
 
-def test_days_written_otherwise_than_their_labels_have_an_order(tmp_path: Path) -> None:
-    people = pa.table({"group": [1, 1, 2, 2], "seen": ["05.03.2024", "04.04.2024"] * 2})
-    policy = {
-        "attributes": {
-            "group": {"role": "quasi"},
-            "seen": {"role": "sensitive", "taxonomy": {"dates": {"format": "%d.%m.%Y"}}},
-        },
-        "privacy": [{"t-closeness": {"t": 0, "distance": "ordered"}}],
-    }
-    release = shoal.anonymize(people, policy, out=tmp_path / "out", format="csv")
-    assert release.manifest["attributes"]["seen"]["order"] == ["05.03.2024", "04.04.2024"]
-
-
-def test_blank_values_have_their_place_in_a_declared_tree() -> None:
-    people = pa.table({"group": [1, 1, 2, 2], "answer": [" ", "yes"] * 2})
-    policy = {
-        "attributes": {
-            "group": {"role": "quasi"},
-            "answer": {"role": "sensitive", "taxonomy": {"flat": {"values": ["yes", " ", "no"]}}},
-        },
-        "privacy": [{"t-closeness": {"t": 0, "distance": "hierarchical"}}],
-    }
-    tree = shoal.anonymize(people, policy).manifest["attributes"]["answer"]["taxonomy"]
-    assert list(tree["*"]) == ["yes", " ", "no"]
-
-
 def test_a_nanosecond_is_not_overlooked() -> None:
     people = pa.table({"group": [1, 1], "at": pa.array([1001, 2001], pa.timestamp("ns"))})
     policy = {
@@ -88,18 +62,6 @@ def test_a_nanosecond_is_not_overlooked() -> None:
     given = {"source": open_source(people), "witness": np.ones(2, dtype=np.int64)}
     assert verify_table(release.data, release.manifest, **given).verified
     assert verify_table(late, release.manifest, **given).verdict == "failed"
-
-
-def test_whole_numbers_in_a_decimal_column_are_padded_as_whole_ones_are(tmp_path: Path) -> None:
-    codes = [1067, 1069, None, 99084]  # a data frame makes decimals of whole numbers with gaps
-    policy = {
-        "attributes": {"zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5}}}},
-        "privacy": [{"k-anonymity": {"k": 1}}],
-    }
-    for number, kind in enumerate((pa.int64(), pa.float64())):
-        out = tmp_path / str(number)
-        release = shoal.anonymize(pa.table({"zip": pa.array(codes, kind)}), policy, out=out)
-        assert set(release.manifest["attributes"]["zip"]["labels"]) == {"01067", "01069", "99084", "missing"}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
 from shoal.taxonomies.files import from_nested
-from shoal.utility.base import Measure, list_figures, measure
+from shoal.utility.base import Measure, measure
 
 MEASURES = discover("shoal.utility", Measure)
 MONOTONE = [name for name, kind in MEASURES.items() if kind.monotone]
@@ -119,16 +118,6 @@ def test_withheld_records_count_as_lost(name: str, seed: int) -> None:
     assert worse(kind, values[2], values[1])
 
 
-@pytest.mark.parametrize("name", MEASURES)
-def test_everything_withheld_can_still_be_measured(name: str) -> None:
-    problem, kind = table(0), MEASURES[name]
-    nothing = np.zeros((0, 2), dtype=np.int32)
-    plan = Plan.of_cells(nothing, nothing, np.full(N_CELLS, WITHHELD, dtype=np.int32), problem.cells.counts)
-    value = kind().of(problem, plan)
-    assert math.isfinite(value)
-    assert kind.within[0] <= value <= kind.within[1]
-
-
 # An unchanged table still has classes of equal records, and may protect more or less than is asked for.
 @pytest.mark.parametrize("name", sorted(set(MEASURES) - {"class-size", "discernibility", "excessive-protection"}))
 @pytest.mark.parametrize("seed", range(3))
@@ -136,14 +125,6 @@ def test_an_unchanged_table_is_the_best_there_is(name: str, seed: int) -> None:
     problem, kind = table(seed), MEASURES[name]
     best = 1.0 if kind.better == "higher" else 0.0
     assert kind().of(problem, boxed(problem, FINEST)) == pytest.approx(best, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", MONOTONE)
-def test_a_table_of_one_unchanged_record_reaches_the_bound(name: str) -> None:
-    kind = MEASURES[name]
-    problem = problem_of((np.array([2]), np.array([3]), np.array([1])), np.array([1]))
-    best = kind.within[1] if kind.better == "higher" else kind.within[0]
-    assert kind().of(problem, boxed(problem, FINEST)) == best
 
 
 def mixed(problem: Problem, plan: Plan, times: int) -> tuple[Problem, Plan]:
@@ -182,38 +163,6 @@ def test_a_split_cell_counts_in_both_its_classes(name: str) -> None:
     value = kind().of(problem, split)
     assert worse(kind, value, kind().of(problem, fine))
     assert worse(kind, kind().of(problem, coarse), value)
-
-
-@pytest.mark.parametrize("name", MEASURES)
-def test_the_figures_contain_the_measure_and_only_what_is_titled(name: str) -> None:
-    problem, kind = table(2), MEASURES[name]
-    plan = boxed(problem, MIDDLE)
-    figures = kind().figures(problem, plan)
-    assert figures[name] == kind().of(problem, plan)
-    assert {name} <= set(figures) <= {name, *kind.figure_titles}
-
-
-def test_measured_gives_the_cheap_ones_as_plain_numbers() -> None:
-    problem = table(1)
-    found = measure(problem, boxed(problem, MIDDLE))
-    assert set(found) == {name for name, kind in MEASURES.items() if kind.cost == "cheap"}
-    assert all(type(value) is float for value in found.values())
-
-
-def test_measured_gives_all_when_asked_and_they_can_be_written_and_told() -> None:
-    problem = table(1)
-    found = measure(problem, boxed(problem, MIDDLE, 4), expensive=True, detail=True)
-    assert (
-        set(MEASURES)
-        <= set(found)
-        <= {*MEASURES, *(title for kind in MEASURES.values() for title in kind.figure_titles)}
-    )
-    assert set(found["attribute-loss"]) == {"number", "city", "s"}
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    rows = list(list_figures(found))
-    assert len(rows) == len(found) + 2
-    assert all(title and math.isfinite(value) for _, title, value in rows)
-    assert ("attribute-loss: city", MEASURES["attribute-loss"].title, found["attribute-loss"]["city"]) in rows
 
 
 def test_measures_that_do_not_apply_are_left_out() -> None:

@@ -7,13 +7,11 @@ over the published rows, in exact arithmetic where the definitions allow, beside
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,11 @@ import pytest
 from tests import tables
 
 import shoal
-from shoal.core.errors import ShoalError, UnreachableError
+from shoal.core.errors import UnreachableError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel, ValueModel
 from shoal.release.forms.base import find_form
-from shoal.sources.frames import open_arrow
 
 METHODS = {
     name: kind
@@ -360,15 +357,6 @@ def test_missing_values(method: str, variant: dict[str, Any], missing: str) -> N
 
 
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-def test_several_models_at_once(method: str, variant: dict[str, Any], population: pa.Table) -> None:
-    names = ("k-anonymity", "average-risk", "entropy-l-diversity", "t-closeness", "beta-likeness")
-    models = {name: MODELS[name][0] for name in names if served([{name: {}}], method)}
-    release = run(people(4), policy([{name: given} for name, given in models.items()], {method: variant}))
-    assert all(keeps(name, given, release, population) for name, given in models.items())
-    assert [entry["model"] for entry in release.guarantees] == list(models)
-
-
-@pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
 def test_the_same_seed_gives_the_same_release(method: str, variant: dict[str, Any]) -> None:
     document = policy({"k-anonymity": {"k": 5}}, {method: variant}, max_withheld=0.1)
     one, same, other = (run(people(5, outliers=3), document, seed) for seed in (8, 8, 9))
@@ -385,17 +373,6 @@ def test_the_order_of_rows_does_not_matter(method: str, withheld: float, seed: i
     table = people(seed + 30, outliers=4, gaps=True)
     mixed = table.take(pa.array(np.random.default_rng(seed).permutation(table.num_rows)))
     assert published(run(table, document)) == published(run(mixed, document))
-
-
-@pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-def test_chunks_do_not_matter(method: str, variant: dict[str, Any]) -> None:
-    document = policy({"k-anonymity": {"k": 4}}, {method: variant})
-    table = people(6)
-    source = open_arrow(table, shoal.SourceOptions(), "the pyarrow Table", 23 if variant else 1)
-    whole, chunked = run(table, document), run(source, document)
-    assert published(whole) == published(chunked)
-    assert chunked.manifest["rows"] == table.num_rows
-    check_truth(chunked, table)
 
 
 @pytest.mark.parametrize(
@@ -426,29 +403,6 @@ def test_a_larger_budget_never_gives_a_wider_table(
     assert penalties == sorted(penalties, reverse=True)
 
 
-@pytest.mark.parametrize("method", sorted({*METHODS} - {"local-suppression"}))  # a suppressed value costs it less
-def test_withholding_outliers_pays(method: str) -> None:
-    table = people(72, outliers=3)
-    none, some = (
-        run(table, policy({"k-anonymity": {"k": 10}}, {method: {}}, max_withheld=budget)) for budget in (0, 0.05)
-    )
-    assert some.manifest["withheld"] > 0
-    assert some.utility["ncp"] < none.utility["ncp"]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_weights_move_detail_to_what_matters(method: str) -> None:
-    table = people(71, n=400)
-    budget = 0.05 if method == "incognito" else 0  # a few old people would cost all levels of age
-
-    def loss(weights: dict[str, float], name: str) -> float:
-        document = policy({"k-anonymity": {"k": 10}}, {method: {}}, weights=weights, max_withheld=budget)
-        return run(table, document).utility["attribute-loss"][name]
-
-    assert loss({"age": 50}, "age") < loss({"day": 50}, "age")
-    assert loss({"day": 50}, "day") < loss({"age": 50}, "day")
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_what_cannot_be_reached_is_said_before_anything_is_made(method: str) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
@@ -462,17 +416,6 @@ def test_what_cannot_be_reached_is_said_before_anything_is_made(method: str) -> 
         assert caught.value.exit_code == 3
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_table_of_one_row_and_one_of_equal_rows(method: str) -> None:
-    one = people(1).slice(0, 1)
-    assert run(one, policy({"k-anonymity": {"k": 1}}, {method: {}})).data.num_rows == 1
-    equal = pa.concat_tables([one.drop(["row"])] * 6).append_column("row", pa.array([f"r{i}" for i in range(6)]))
-    release = run(equal, policy({"k-anonymity": {"k": 3}}, {method: {}}))
-    assert len(classes_of(release.data)) == 1
-    with pytest.raises(ShoalError):
-        run(one, policy({"k-anonymity": {"k": 2}}, {method: {}}))
-
-
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
 def test_without_a_seed_orders_differ(method: str, variant: dict[str, Any]) -> None:
     document = policy({"k-anonymity": {"k": 4}}, {method: variant})
@@ -480,34 +423,3 @@ def test_without_a_seed_orders_differ(method: str, variant: dict[str, Any]) -> N
     assert first.evidence["seed"] is None
     # two equal orders of 140 rows by chance: 1 in 140!
     assert first.data["row"].to_pylist() != second.data["row"].to_pylist()
-
-
-def test_populations_are_found_from_the_policys_folder(tmp_path: Path, population: pa.Table) -> None:
-    pyarrow.csv.write_csv(population, tmp_path / "people.csv")
-    (tmp_path / "policy.json").write_text(
-        json.dumps(policy({"k-map": {"k": 9, "population": "people.csv"}}, {"mondrian": {}}))
-    )
-    release = shoal.anonymize(people(1), tmp_path / "policy.json", seed=1)
-    assert keeps("k-map", {"k": 9}, release, population)
-    assert set(release.manifest["populations"]) == {"people.csv"}
-
-
-@pytest.mark.parametrize(
-    ("seed", "n", "outliers", "model"),
-    [
-        (9021, 141, 10, {"k-anonymity": {"k": 33}}),
-        (9081, 121, 4, {"k-anonymity": {"k": 33}}),
-        (505, 250, 5, {"t-closeness": {"t": 0.12}}),
-        (506, 250, 6, {"t-closeness": {"t": 0.12}}),
-    ],
-    ids=str,
-)
-def test_a_larger_budget_never_gives_a_wider_table_in_hard_cases(
-    seed: int, n: int, outliers: int, model: dict[str, Any]
-) -> None:
-    table = people(seed, n=n, outliers=outliers)
-    penalties = [
-        run(table, policy(model, {"mondrian": {}}, max_withheld=budget)).utility["ncp"]
-        for budget in (0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07)
-    ]
-    assert penalties == sorted(penalties, reverse=True)

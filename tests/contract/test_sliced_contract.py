@@ -6,7 +6,6 @@ rows and the source alone: p(t,s) of every tuple in fractions, by the definition
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import math
 from collections import Counter, defaultdict
@@ -27,9 +26,6 @@ from shoal.core.errors import PolicyError, UnreachableError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel, ValueModel
-from shoal.sources.frames import open_arrow
-from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify
 
 METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.makes_parts}
 BY_HAND = [["age", "day", "zip"], ["sex", "illness"]]
@@ -52,7 +48,6 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 RUNS = [(method, variant) for method, variants in VARIANTS.items() for variant in variants]
 GENERALIZED = {"column-frequency": {"k": 9}}  # what the variant "generalized" also promises
-BY_CHANCE = {"random", "generalized"}  # which records share a bucket may depend on chance
 BELIEVED: dict[str, list[dict[str, Any]]] = {
     "distinct-l-diversity": [{"l": 3}],
     "simple-l-diversity": [{"l": 1.8}, {"l": 2, "attribute": "illness"}],
@@ -399,17 +394,6 @@ def test_column_frequency_is_kept_when_records_are_withheld_for_another_model() 
         check_promise(release, published, release.data, place)
 
 
-def test_random_buckets_have_the_records_that_column_frequency_wants() -> None:
-    method = {"parts": APART, "grouping": "random", "bucket_size": 5}
-    table = people(2)
-    release = run(
-        table, policy([{"column-frequency": {"k": 20}}, {"distinct-l-diversity": {"l": 2}}], "slicing", method)
-    )
-    rows = check_form_and_truth(release, table)
-    assert release.manifest["buckets"] > 1
-    check_promise(release, rows, release.data, 0)
-
-
 def give_company(rows: list[dict[str, Any]]) -> None:
     """Give four people of one place one illness, and four of another place all four illnesses."""
     for place in range(4):
@@ -438,21 +422,6 @@ def test_as_many_records_are_withheld_as_any_model_needs_and_the_policy_allows(f
         run(table, document | {"max_withheld": 0.03})
     with pytest.raises(UnreachableError, match=r"4 records that share one value of zip.*others with other values must"):
         run(table, document | {"max_withheld": 0.07})
-
-
-@pytest.mark.parametrize(("ages", "sizes"), [((4, 6), [4, 6]), ((4, 5, 1), [4, 6]), ((2, 5, 3), [2, 3, 5])])
-def test_cuts_are_beside_the_median_where_the_sides_are_more_even(ages: tuple[int, ...], sizes: list[int]) -> None:
-    rows = people(1, 10).to_pylist()
-    of_age = [20 + place for place, times in enumerate(ages) for _ in range(times)]
-    for place, (row, age) in enumerate(zip(rows, of_age, strict=True)):
-        row |= {"age": age, "sex": "f", "zip": "60", "day": "2024-01-10", "illness": ("flu", "gout")[place % 2]}
-    release = run(pa.Table.from_pylist(rows), policy({"distinct-l-diversity": {"l": 2}}, "slicing", "alpha"))
-    assert sorted(Counter(release.data["bucket"].to_pylist()).values()) == sizes
-
-
-def test_what_joining_tells_is_no_reason_to_stop_where_nothing_is_asked() -> None:
-    release = run(people(1), policy({"distinct-l-diversity": {"l": 1}}, "slicing", "shared sensitive"))
-    assert release.manifest["buckets"] > 10
 
 
 @pytest.mark.parametrize("grouping", ["mondrian", "random"])
@@ -489,21 +458,6 @@ def test_missing_values(method: str, variant: str, missing: str) -> None:
     assert release.manifest["missing"]["dropped"] == dropped
     assert release.manifest["rows"] == table.num_rows - dropped
     assert (None in release.data["illness"].to_pylist()) == (missing == "category")
-
-
-@pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-def test_several_models_at_once(method: str, variant: str) -> None:
-    wanted = {"simple-l-diversity": {"l": 1.7}, "entropy-l-diversity": {"l": 2}, "distinct-l-diversity": {"l": 3}}
-    if method == "slicing":
-        wanted["t-closeness"] = {"t": 0.4, "distance": "hierarchical"}
-    if variant == "generalized":
-        wanted |= GENERALIZED
-    table = people(4)
-    release = run(table, policy([{name: given} for name, given in wanted.items()], method, variant))
-    rows = check_form_and_truth(release, table)
-    assert [promise["model"] for promise in release.guarantees] == list(wanted)
-    for place in range(len(wanted)):
-        check_promise(release, rows, release.data, place)
 
 
 def two_secrets(seed: int, n: int = 120) -> pa.Table:
@@ -570,11 +524,6 @@ def test_joint_values_keep_the_promise(variant: Row) -> None:
         check_promise(release, rows, release.data, place, ("illness", "job"))
 
 
-def test_parts_by_hand_are_published_so_and_take_what_is_left_to_the_first() -> None:
-    release = run(people(1), policy({"distinct-l-diversity": {"l": 2}}, "slicing", "by hand"))
-    assert release.manifest["parts"] == [["age", "zip", "day", "row"], ["sex", "illness"]]  # in the policy's order
-
-
 @pytest.mark.parametrize(
     ("method", "model", "words"),
     [
@@ -603,40 +552,12 @@ def test_the_same_seed_gives_the_same_release(method: str, variant: str) -> None
     assert not one.data.equals(other.data)
 
 
-@pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-def test_without_a_seed_releases_differ(method: str, variant: str) -> None:
-    document = policy({"entropy-l-diversity": {"l": 1.8}}, method, variant)
-    first, second = (run(people(6), document, None) for _ in range(2))
-    assert first.evidence["seed"] is None
-    # two equal orders of 120 rows in many buckets by chance: far below 1 in 10^20
-    assert first.data["row"].to_pylist() != second.data["row"].to_pylist()
-    assert first.data["illness"].to_pylist() != second.data["illness"].to_pylist()
-
-
 def companies(release: Any) -> set[frozenset[str]]:
     """The rows that share a bucket."""
     members = defaultdict(set)
     for number, row in zip(release.data["bucket"].to_pylist(), release.data["row"].to_pylist(), strict=True):
         members[number].add(row)
     return {frozenset(rows) for rows in members.values()}
-
-
-@pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-def test_order_and_chunks_of_rows_do_not_matter(method: str, variant: str) -> None:
-    document = policy({"simple-l-diversity": {"l": 1.7}}, method, variant, max_withheld=0.05)
-    table = people(7, gaps=True)
-    mixed = table.take(pa.array(np.random.default_rng(3).permutation(table.num_rows)))
-    chunked = open_arrow(table, shoal.SourceOptions(), "the pyarrow Table", 7)
-    one, *others = (run(data, document) for data in (table, mixed, chunked))
-    for other in others:
-        check_form_and_truth(other, table)
-        assert other.manifest["parts"] == one.manifest["parts"]
-        if method != "anatomy" and variant not in BY_CHANCE:
-            assert companies(other) == companies(one)
-            assert other.guarantees == one.guarantees
-        if variant != "random":
-            assert other.manifest["buckets"] == one.manifest["buckets"]
-            assert other.manifest["withheld"] == one.manifest["withheld"]
 
 
 @pytest.mark.parametrize("variant", ["alpha", "each"])
@@ -669,74 +590,3 @@ def test_what_cannot_be_reached_is_said_before_anything_is_made(method: str, var
             shoal.anonymize(people(1), policy(model, method, variant), out=tmp_path / "out", seed=1)
         assert caught.value.exit_code == 3
         assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-def test_a_table_of_one_row_and_one_of_equal_rows(method: str, variant: str) -> None:
-    one = people(1).slice(0, 1)
-    trivial = policy({"distinct-l-diversity": {"l": 1}}, method, variant)
-    if method == "slicing":  # a bucket of one record would link all of it
-        with pytest.raises(UnreachableError, match=r"the table has (only )?1"):
-            run(one, trivial)
-    else:
-        assert run(one, trivial).data.num_rows == 1
-    equal = pa.concat_tables([one.drop_columns(["row"])] * 24)
-    equal = equal.append_column("row", pa.array([f"r{i}" for i in range(24)]))
-    closest = {"t": 1e-6 if variant == "shared sensitive" else 0}  # what joining tells is never surely 0 away
-    for model in [{"distinct-l-diversity": {"l": 1}}, *([{"t-closeness": closest}] if method == "slicing" else [])]:
-        release = run(equal, policy(model, method, variant))
-        check_form_and_truth(release, equal)
-    with pytest.raises(UnreachableError):
-        run(equal, policy({"simple-l-diversity": {"l": 1.5}}, method, variant))
-
-
-def typed(n: int = 120) -> pa.Table:
-    """Numbers, decimal numbers, dates, yes and no, and text that needs quotes; some missing."""
-    rng = np.random.default_rng(11)
-    days = [datetime.date(2024, 1, 1) + datetime.timedelta(int(d)) for d in rng.integers(0, 5, n)]
-    return pa.table(
-        {
-            "age": pa.array(rng.integers(20, 30, n), mask=rng.random(n) < 0.1),
-            "sex": pa.array(rng.random(n) < 0.5, mask=rng.random(n) < 0.2),
-            "zip": pa.array([f'0{z},"{z}' for z in rng.integers(0, 2, n)]),
-            "day": pa.array(days, mask=rng.random(n) < 0.1),
-            "illness": pa.array(rng.choice(["angina", "flu", "gout", "mumps;flu"], n), mask=rng.random(n) < 0.1),
-            "row": [f"r{i}" for i in range(n)],
-            "cost": pa.array(rng.random(n).round(3), mask=rng.random(n) < 0.1),
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("method", "variant", "file"),
-    [(*run, ("csv", "parquet")[place % 2]) for place, run in enumerate(RUNS) if run[1] != "three"],
-    ids=str,
-)
-def test_releases_on_disk(method: str, variant: str, file: str, tmp_path: Path) -> None:
-    table = typed()
-    document = policy({"entropy-l-diversity": {"l": 1.6}}, method, variant)
-    document["attributes"]["cost"] = {"role": "insensitive"}
-    document["attributes"]["illness"] = {"role": "sensitive"}
-    path = tmp_path / f"source.{file}"
-    (pyarrow.csv.write_csv if file == "csv" else pyarrow.parquet.write_table)(table, path)
-    release = shoal.anonymize(path, document, out=tmp_path / "out", seed=4)
-    assert release.data_file is not None
-    assert release.data_file.suffix == path.suffix
-    again = verify(tmp_path / "out", source=open_source(path))
-    assert again.verified, again.failures
-    if file == "parquet":
-        data = pyarrow.parquet.read_table(release.data_file)
-    else:
-        kinds = {} if variant == "generalized" else {"sex": pa.bool_(), "age": pa.int64(), "day": pa.date32()}
-        kinds |= {"zip": pa.string(), "row": pa.string(), "illness": pa.string()}
-        options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=True, null_values=[""])
-        data = pyarrow.csv.read_csv(release.data_file, convert_options=options)
-    if variant != "generalized":
-        rows = check_form_and_truth(release, table, data)
-        check_promise(release, rows, data, 0)
-    buckets = pyarrow.parquet.read_table(tmp_path / "out" / "internal" / "witness.parquet")["bucket"].to_pylist()
-    bucket_of = dict(zip(data["row"].to_pylist(), data["bucket"].to_pylist(), strict=True))
-    assert buckets == [bucket_of.get(row, 0) for row in table["row"].to_pylist()]
-    names = {entry.name for entry in (tmp_path / "out" / "public").iterdir()}
-    tables = {f"quasi.{file}", f"sensitive.{file}"} if variant == "two tables" else set()
-    assert names == {f"data.{file}", "manifest.json", "README.md", "report.html", "verify.sql", *tables}

@@ -17,7 +17,6 @@ from shoal.core.randomness import Chance
 from shoal.core.registry import discover
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.frames import open_arrow
-from shoal.sources.opening import open_source
 
 TECHNIQUES = discover("shoal.columns", Technique)
 EXAMPLES = {
@@ -145,14 +144,6 @@ def takes_text(technique: Technique) -> bool:
 
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
-def test_texts_of_numbers_are_treated_like_numbers(technique: Technique, tmp_path: Path) -> None:
-    pa.csv.write_csv(people(), tmp_path / "people.csv")
-    of_file = treat(of(technique), open_source(tmp_path / "people.csv", SourceOptions()), Chance.of(3))
-    of_table = treat(of(technique), cut(1000), Chance.of(3))
-    assert read(of_file)["age"].cast(pa.string()).equals(read(of_table)["age"].cast(pa.string()))
-
-
-@pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_runs_differ_where_chance_protects(technique: Technique) -> None:
     one, other = (read(treat(of(technique), cut(1000), Chance.of(None))) for _ in range(2))
     fixed = technique.name in CHANCELESS or technique.model_dump().get("salt") == "none"
@@ -186,30 +177,6 @@ def test_classes_declare_what_the_policy_needs(name: str) -> None:
     json.dumps(kind.model_json_schema())
 
 
-def test_verdicts_are_those_of_the_opinion() -> None:
-    verdicts = {
-        name: kind.verdict and (kind.verdict.singling_out, kind.verdict.linkability, kind.verdict.inference)
-        for name, kind in TECHNIQUES.items()
-    }
-    assert verdicts == {
-        "coding": None,
-        "correlated-noise": ("yes", "may not", "may not"),
-        "hash": ("yes", "yes", "may not"),
-        "masking": None,
-        "microaggregation": None,
-        "noise": ("yes", "may not", "may not"),
-        "permutation": ("yes", "yes", "may not"),
-        "pram": ("yes", "may not", "may not"),
-        "pseudonym": ("yes", "yes", "yes"),
-        "rank-swapping": ("yes", "yes", "may not"),
-        "record-swapping": ("yes", "yes", "may not"),
-        "rounding": None,
-        "shuffling": ("yes", "yes", "may not"),
-        "swapping": ("yes", "yes", "may not"),
-        "token": ("yes", "yes", "may not"),
-    }
-
-
 def test_samples_are_the_same_at_every_reading_and_in_every_cut() -> None:
     wanted = read(sample(Sampling(share=0.3), cut(1 << 20), Chance.of(3)))
     for rows in (37, 4095):
@@ -220,18 +187,3 @@ def test_samples_are_the_same_at_every_reading_and_in_every_cut() -> None:
         assert table.equals(wanted.slice(0, table.num_rows) if small is not None else wanted)
     assert source.digest() == cut(1).digest()
     assert source.n_rows is None
-
-
-def test_samples_can_be_treated() -> None:
-    chance = Chance.of(3)
-    some = sample(Sampling(share=0.3), cut(1000), chance)
-    source = treat({"age": TECHNIQUES["permutation"]()}, some, chance)
-    assert sorted(read(source)["age"].to_pylist(), key=str) == sorted(read(some)["age"].to_pylist(), key=str)
-
-
-def test_attacks_know_which_techniques_leave_tokens() -> None:
-    tokens = {name for name, kind in TECHNIQUES.items() if kind.makes_tokens}
-    assert tokens == {"hash", "masking", "pseudonym", "token"}
-    assert all(TECHNIQUES[name].trace({"technique": name, "salt": "random"}).hidden for name in tokens)
-    bare = TECHNIQUES["hash"].trace({"technique": "hash", "salt": "none"})
-    assert (bare.tokens, bare.hidden) == (True, False)

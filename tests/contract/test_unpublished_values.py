@@ -143,18 +143,3 @@ def test_nor_after_a_technique(technique: str, tmp_path: Path) -> None:
     shoal.anonymize(table, asked, out=tmp_path / "out", format="csv")
     # Ages of dropped records may have been moved to published ones.
     assert found_in_public(tmp_path / "out", table.drop_columns("age")) == []
-
-
-def test_groups_list_the_values_that_the_policy_declares(tmp_path: Path) -> None:
-    """A group's cover is the same whether records with its values are published or left out."""
-    table = people()
-    towns = {"usual": ["Aalen", "Bonn", "Celle", "Dessau", "Emden"], "far": sorted(set(table["town"].to_pylist()))[4:]}
-    asked = policy({"incognito": {}}, missing="drop")
-    asked["attributes"]["town"]["taxonomy"] = {"groups": towns | {"empty": ["Ulm"]}}
-    for name in ("age", "zip", "day"):
-        asked["attributes"][name] = {"role": "identifier"}
-    release = shoal.anonymize(table, asked | {"privacy": [K]}, out=tmp_path / "out", format="csv")
-    assert set(release.manifest["attributes"]["town"]["labels"]) == {"usual", "far"}
-    covers = release.manifest["attributes"]["town"]["labels"]
-    assert {label: cover["values"] for label, cover in covers.items()} == towns
-    assert [value for value in found_in_public(tmp_path / "out", table) if not value.startswith("Rareton")] == []

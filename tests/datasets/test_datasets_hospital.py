@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import errno
 import gzip
 import itertools
@@ -82,18 +81,6 @@ def test_batch_size_changes_nothing_but_the_batches(table: pa.Table, batch: int)
     assert 0 < parts[-1].num_rows <= batch
     # The beginning of the longer table, too.
     assert pa.Table.from_batches(parts).combine_chunks().equals(table.slice(0, 60_000).combine_chunks())
-
-
-def test_seeds_matter_and_no_seed_is_a_new_seed() -> None:
-    first, second, third, fourth = (next(stays(50, seed=seed)).to_pydict() for seed in (1, 2, None, None))
-    assert first != second
-    assert third != fourth
-
-
-def test_streams_without_looking_ahead() -> None:
-    # Ten thousand million rows would not fit anywhere: the first batch comes at once.
-    batches = stays(10**10, seed=1, batch=1_000)
-    assert [next(batches).num_rows for _ in range(3)] == [1_000] * 3
 
 
 @pytest.mark.parametrize(
@@ -257,11 +244,3 @@ class TestChances:
 
     def test_one_value_only(self) -> None:
         assert Chances.of(np.array([[3.0]])).draw(np.array([0.0, 0.999])).tolist() == [0, 0]
-
-
-def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    guide = Path(__file__).parents[2] / "docs" / "demo-data.md"
-    failed, attempted = doctest.testfile(str(guide), module_relative=False)
-    assert attempted >= 8
-    assert failed == 0

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,37 +77,6 @@ def test_facts_without_exception(seed: int) -> None:
     assert drawn.age[drawn.are("occupation", "physician")].min() >= 25
 
 
-def surely_more(part: np.ndarray, group: np.ndarray, rest: np.ndarray, factor: float) -> bool:
-    """Whether *part* is at least *factor* times as frequent within *group* as within *rest*."""
-    return bool(part[group].mean() > factor * part[rest].mean())
-
-
-@few
-@given(seeds)
-def test_seasons_weekends_and_work_show(seed: int) -> None:
-    """The factors asserted are so far below the true ones (given) that each fails less than once in 10^8."""
-    drawn = Stays(seed)
-    winter, summer = np.isin(drawn.month, (12, 1, 2)), np.isin(drawn.month, (6, 7, 8))
-    # True ratios 3.8 with 1,000 and 270 cases (5.9 standard errors of its logarithm), and 91 with 480 and 5.
-    assert surely_more(drawn.are("diagnosis", "Pneumonia"), winter, summer, 2.5)
-    assert surely_more(drawn.are("diagnosis", "Influenza"), winter, summer, 8)
-    weekend = drawn.weekday >= 5
-    # 2/7 of the days have 18.9 % of the stays, with a standard deviation of 0.2 %.
-    assert weekend.mean() < 0.21
-    # True ratio 17: 16 cases are expected on weekends, and it would take 60.
-    assert surely_more(drawn.are("diagnosis", "Worn knee", "Worn hip"), ~weekend, weekend, 4)
-    # True ratio 7.1 with some 350 farmers: 7.8 standard errors of its logarithm.
-    region = drawn.table["postcode"].cast(pa.string()).to_numpy().astype("U2")
-    country = np.isin(region, ["97", "24", "17", "94", "39", "88", "26"])
-    assert surely_more(drawn.are("occupation", "farmer"), country, ~country, 3)
-    # True ratio 22 with 2,500 cases: officials have a scheme of their own.
-    official = drawn.are("occupation", "teacher", "administrator", "police officer", "soldier")
-    assert surely_more(drawn.are("insurance", "civil servant scheme"), official, ~official, 8)
-    # True ratio 8.6 with standard errors of a few per cent.
-    dear = drawn.cost[drawn.are("diagnosis", "Broken hip")].mean()
-    assert dear > 4 * drawn.cost[drawn.are("diagnosis", "Concussion")].mean()
-
-
 @few
 @given(seeds)
 def test_mutual_information(seed: int) -> None:
@@ -141,19 +109,3 @@ def test_mutual_information(seed: int) -> None:
     for left, right in [("sex", "season"), ("season", "insurance"), ("region", "season"), ("sex", "region")]:
         statistic, freedom = g_statistic(columns[left], columns[right])
         assert statistic < chi_squared_bound(freedom, log_rate), (left, right)
-
-
-@settings(max_examples=15)
-@given(seeds, st.integers(1, 3_000), st.integers(1, 3_000))
-def test_any_batching_gives_the_same_rows(seed: int, n: int, batch: int) -> None:
-    once = pa.Table.from_batches(stays(n, seed=seed))
-    parts = list(stays(n, seed=seed, batch=batch))
-    assert [part.num_rows for part in parts[:-1]] == [batch] * (len(parts) - 1)
-    assert pa.Table.from_batches(parts).combine_chunks().equals(once.combine_chunks())
-
-
-def test_the_bound_holds_for_real_chi_squared_draws() -> None:
-    # At a rate of 1/1000, 20,000 draws exceed it at most 20 times on average; 60 is beyond eight deviations.
-    draws = np.random.default_rng(5).chisquare(30, 20_000)
-    assert (draws > chi_squared_bound(30, math.log(1000))).sum() < 60
-    assert chi_squared_bound(1, 0.0) == pytest.approx(1.0)

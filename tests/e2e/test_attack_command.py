@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 import shoal
-from shoal.attacks.base import NO_CONTROL, Tally, Trials, verdict
+from shoal.attacks.base import NO_CONTROL
 from shoal.attacks.running import attack_names
 from shoal.cli import app
 
@@ -82,21 +82,6 @@ def test_json_has_counts_and_risks_of_every_attack(folder: Path) -> None:
     assert run(folder, "out/public", *arguments) == (code, text)
 
 
-def test_without_a_control_group_it_says_what_that_means(folder: Path) -> None:
-    code, text = run(folder, "out", "--attack", "inference", "--targets", "100")
-    assert code == 0
-    assert NO_CONTROL in text.replace("\n", " ")
-    code, text = run(folder, "out", "--attack", "inference", "--json")
-    assert json.loads(text)["notes"] == [NO_CONTROL]
-    assert json.loads(text)["attacks"][0]["control"] is None
-
-
-def test_a_seed_below_0_is_bad_usage(folder: Path) -> None:
-    code, text = run(folder, "out", "--seed", "-1")
-    assert code == 2
-    assert "--seed" in text
-
-
 def test_a_person_reads_a_table_and_reasons(folder: Path) -> None:
     more = ("--control", str(folder / "control.csv"), "--seed", "1")
     code, text = run(folder, "apart", *more)
@@ -115,42 +100,6 @@ def test_a_person_reads_a_table_and_reasons(folder: Path) -> None:
     assert "person 1" not in text
 
 
-def test_what_is_to_know_of_list_changed_is_said_once(folder: Path) -> None:
-    roles = {name: dict(entry) for name, entry in POLICY["attributes"].items()}
-    roles["age"]["technique"] = {"noise": {"gaussian": {"sd": 2}}}
-    roles["name"]["technique"] = {"hash": {"salt": "none", "accept": "dictionary-attacks"}}
-    said = {"attributes": roles, "privacy": [], "method": {"plain": {}}, "sample": {"share": 0.5}}
-    (folder / "treated.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
-    shoal.anonymize(folder / "people.csv", folder / "treated.yaml", out=folder / "treated", seed=2)
-    more = ("--control", str(folder / "control.csv"), "--seed", "1", "--policy", str(folder / "treated.yaml"), "-v")
-    code, text = run(folder, "treated", *more)
-    assert code == 0
-    assert text.count("'age' need not show people's own values") == 1
-    assert text.count("all attacks: 'name' was hashed without a salt") == 1
-    assert text.count("targets are people whose records are in the sample") == 1
-    (folder / "treated" / "internal" / "witness.parquet").unlink()
-    code, text = run(folder, "treated", *more)
-    assert code == 0
-    assert text.count("those whose records are published are at about 2 times the risk") == 1
-    assert "person 1" not in text
-    (shown, _) = (json.loads(run(folder, "treated", *more, "--json")[1])[key] for key in ("attacks", "refused"))
-    assert all(any("without a salt" in note for note in each["notes"]) for each in shown)
-
-
-def test_all_that_an_adversary_may_have_is_used(folder: Path) -> None:
-    code, text = run(
-        folder,
-        "out",
-        *("--other", str(folder / "apart"), "--register", str(folder / "register.csv")),
-        *("--policy", str(folder / "policy.yaml"), "--control", str(folder / "control.csv"), "--json"),
-        *("--attack", "composition", "--attack", "external", "--attack", "similarity"),
-    )
-    stated = json.loads(text)
-    assert code == 0
-    assert [each["name"] for each in stated["attacks"]] == ["composition", "external", "similarity"]
-    assert any("400 people of the source are in the register" in note for note in stated["attacks"][1]["notes"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -164,15 +113,3 @@ def test_bad_input_is_refused(folder: Path, arguments: tuple[str, ...], why: str
     code, text = run(folder, "out", *arguments, "--json")
     assert code == 2
     assert why in json.loads(text)["error"]
-
-
-def test_verdicts_are_words() -> None:
-    def of(success: int, control: int, **more: bool) -> str:
-        return verdict(Trials("x", Tally(success, 1000), Tally(control, 1000), **more))
-
-    assert of(920, 200) == "severe: 90% of the guesses that chance would miss are right"
-    assert of(400, 200) == "clear: 25% of the guesses that chance would miss are right"
-    assert of(260, 200) == "slight: 7.5% of the guesses that chance would miss are right"
-    assert of(0, 0) == "nothing found"
-    assert of(210, 200).startswith("inconclusive, at most ")
-    assert of(600, 300, decides=True) == "clear: members are recognized, 30% better than by chance"

@@ -106,23 +106,3 @@ def test_nursery(shoal, shared_data, tmp_path, models):
     source = tmp_path / "nursery.csv"
     pyarrow.csv.write_csv(nursery(shared_data), source)
     check_release(shoal, tmp_path, source, {"attributes": attributes, "privacy": models}, "class", 12_960)
-
-
-def test_adult_as_it_comes_with_missing_values(shoal, shared_data, tmp_path):
-    """The packed file with all its columns, question marks for missing, and weights that single people out."""
-    policy = adult_policy(("age", "sex", "race", "workclass"), "occupation", folder=shared_data)
-    rest = ("education", "education-num", "marital-status", "relationship", "capital-gain", "capital-loss")
-    policy["attributes"] |= {name: {"role": "identifier"} for name in ("fnlwgt", *rest, "native-country")}
-    policy["attributes"] |= {name: {"role": "insensitive"} for name in ("hours-per-week", "salary-class")}
-    policy["source"] = {"missing": ["", "?"]}
-    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy, sort_keys=False), encoding="utf-8")
-    source = shared_data / "adult.csv.gz"
-    done = shoal("anonymize", source, "-p", tmp_path / "policy.yaml", "-o", tmp_path / "out")
-    assert (done.returncode, done.stderr) == (0, "")
-    with (tmp_path / "out" / "public" / "data.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 48_842
-    assert set(rows[0]) == {"age", "sex", "race", "workclass", "occupation", "hours-per-week", "salary-class"}
-    assert Counter(row["salary-class"] for row in rows) == {"<=50K": 37_155, ">50K": 11_687}
-    classes = Counter((row["age"], row["sex"], row["race"], row["workclass"]) for row in rows)
-    assert min(classes.values()) >= 10

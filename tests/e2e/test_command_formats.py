@@ -114,27 +114,6 @@ def test_format(shoal, tmp_path, patients, policy, write):
     assert [row["note"] for row in published[:4]] != [row[-1] for row in patients[:4]]
 
 
-def test_other_format_on_demand(shoal, tmp_path, patients, policy):
-    one_parquet(tmp_path, patients)
-    done = shoal("anonymize", "patients.parquet", "-p", policy, "-o", "out", "--format", "csv", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "out" / "public" / "data.csv").is_file()
-    check_rows(read_release(tmp_path / "out"), patients)
-
-
-def test_seed_repeats_a_run_and_stays_inside(shoal, tmp_path, patients, policy):
-    one_csv(tmp_path, patients)
-    for out, seed in (("a", 20190611), ("b", 20190611), ("c", 20190612)):
-        assert shoal("anonymize", "patients.csv", "-p", policy, "-o", out, "--seed", seed, cwd=tmp_path).returncode == 0
-    a, b, c = ((tmp_path / out / "public" / "data.csv").read_bytes() for out in "abc")
-    assert a == b
-    assert a != c  # the same order by chance: once in 10^198 runs
-    assert Counter(a.splitlines()) == Counter(c.splitlines()), "only the order depends on the seed here"
-    assert "20190611" in (tmp_path / "a" / "internal" / "evidence.json").read_text(encoding="utf-8")
-    public = b"".join(path.read_bytes() for path in (tmp_path / "a" / "public").iterdir())
-    assert b"20190611" not in public
-
-
 def test_numbers_dates_and_missing_values_keep_their_kind(shoal, tmp_path):
     """Insensitive columns of Parquet are carried with their types and their gaps."""
     n = 40
@@ -169,18 +148,3 @@ def test_numbers_dates_and_missing_values_keep_their_kind(shoal, tmp_path):
     carried = ["disease", "cost", "day"]
     before, after = (Counter(map(str, rows.select(carried).to_pylist())) for rows in (table, released))
     assert before == after
-
-
-def test_dropped_and_withheld_records_are_counted(shoal, tmp_path, patients, policy):
-    gaps = [(*row[:2], "" if i < 5 else row[2], *row[3:]) for i, row in enumerate(patients)]
-    write_csv(tmp_path / "patients.csv", gaps)
-    own = tmp_path / "policy.yaml"
-    own.write_text(policy.read_text(encoding="utf-8") + "missing: drop\nmax_withheld: 0.05\n", encoding="utf-8")
-    done = shoal("anonymize", "patients.csv", "-p", own, "-o", "out", "--json", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    answer = json.loads(done.stdout)
-    assert answer["missing"]["dropped"] == 5
-    assert answer["withheld"] <= 0.05 * 115
-    published = read_release(tmp_path / "out")
-    assert len(published) == answer["rows"] == 115 - answer["withheld"]
-    assert not {row["note"] for row in published} & {row[-1] for row in gaps[:5]}

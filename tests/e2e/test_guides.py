@@ -38,17 +38,6 @@ def test_the_library_example_of_the_readme_runs() -> None:
     assert "illness" in said.getvalue()
 
 
-def test_the_policy_of_the_overview_is_valid(tmp_path: Path) -> None:
-    from shoal import Policy
-
-    (block,) = blocks(DOCS / "overview.md", "yaml")
-    (tmp_path / "taxonomies").mkdir()
-    (tmp_path / "taxonomies" / "icd.csv").write_text("flu;lung;*\ngout;joint;*\n")
-    (tmp_path / "policy.yaml").write_text(block)
-    policy = Policy.load(tmp_path / "policy.yaml")
-    assert policy.names("quasi") == ("age", "zip", "sex")
-
-
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
 def test_examples_of_the_guides_run(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -210,12 +199,6 @@ def test_every_method_has_a_guide_that_names_its_parameters_and_what_it_tells_of
             assert f"`{key}`" in text, key
 
 
-def test_the_guide_to_choosing_has_a_column_for_every_method() -> None:
-    text = (DOCS / "choosing.md").read_text(encoding="utf-8")
-    (head,) = re.findall(r"^\| \| (.*) \|$", text, flags=re.MULTILINE)
-    assert set(re.findall(r"\[([\w-]+)\]\(\1\.md\)", head)) == set(methods())
-
-
 def test_the_guide_to_models_names_every_model_and_parameter() -> None:
     from shoal.core.registry import discover
     from shoal.models.base import DisclosureModel, PrivacyModel
@@ -229,27 +212,6 @@ def test_the_guide_to_models_names_every_model_and_parameter() -> None:
             assert re.search(rf"[{{ `]{parameter}: ", stated[name]), f"{name}: {parameter}"
         of_harmless = [line for line in sections[0].split("\n") if line.startswith("| `") and f"`{name}`" in line]
         assert len(of_harmless) == (issubclass(model, DisclosureModel) or name == "t-closeness"), name
-
-
-@pytest.mark.parametrize("defend", [True, False])
-def test_the_guide_to_sweep_states_what_defence_costs_on_adult(defend: bool, shared_data: Path) -> None:
-    """Over two seeds um moved by less than 0.001."""
-    import shoal
-    from shoal.datasets.uci import adult, adult_policy
-
-    page = (DOCS / "sweep.md").read_text(encoding="utf-8")
-    rows = re.findall(r"\| Adult \| \(([\d.]+), (\d+)\) \| ([\d.]+) \| ([\d.]+) \|", page)
-    assert len(rows) == 4
-    tau, l, *um = rows[0]
-    policy = adult_policy(privacy=[{"tau-l-diversity": {"tau": float(tau), "l": int(l)}}], folder=shared_data)
-    policy["method"] = {"sweep": {"defend": defend}}
-    release = shoal.anonymize(adult(shared_data, columns=list(policy["attributes"])), policy, seed=7)
-    assert release.utility["um"] == pytest.approx(float(um[not defend]), abs=0.003)
-
-
-def test_the_index_of_the_guides_names_all_of_them() -> None:
-    named = set(re.findall(r"\(([\w-]+\.md)\)", (DOCS / "README.md").read_text(encoding="utf-8")))
-    assert named == {path.name for path in DOCS.glob("*.md")} - {"README.md"}
 
 
 def test_links_between_pages_lead_somewhere() -> None:

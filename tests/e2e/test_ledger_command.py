@@ -90,21 +90,6 @@ def test_the_record_is_shown_checked_and_exported(place: Path) -> None:
     assert "some of 16 people can be left with fewer than 5" in run("ledger", "check", "ledger.db").stdout
 
 
-def test_releases_of_before_are_added(place: Path) -> None:
-    for name in ("rows", "columns"):
-        run("anonymize", "people.csv", "-p", f"{name}.yaml", "-o", name)
-    assert run("ledger", "add", "ledger.db", "rows", "--source", "people.csv").stdout.startswith("Added as release 1")
-    added = run("ledger", "add", "ledger.db", "columns/public", "--recipient", "us")
-    assert added.exit_code == 0
-    assert "Warning: below what the ledger asks for: together with release 1" in added.stdout
-    answer = json.loads(run("ledger", "add", "ledger.db", "rows", "--recipient", "them", "--json").stdout)
-    assert (answer["number"], answer["earlier"]) == (3, [1, 2])
-    assert run("ledger", "check", "ledger.db").exit_code == 3
-    struck = run("ledger", "strike", "ledger.db", "1", "--reason", "regret", "--json")
-    assert struck.exit_code == 2
-    assert "only unfinished" in json.loads(struck.stdout)["error"]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -123,53 +108,3 @@ def test_mistakes_are_told(place: Path, words: list[str], message: str) -> None:
     assert done.exit_code == 2
     assert message in json.loads(done.stdout)["error"]
     assert run("ledger", *words).stderr.startswith("shoal: ")
-
-
-def test_a_budget_is_set_and_shown(place: Path) -> None:
-    levels = "{flat: [a, b]}"
-    columns = f"x: {{role: quasi, taxonomy: {levels}}}\n  y: {{role: quasi, taxonomy: {levels}}}"
-    rest = "illness: {role: identifier}\nprivacy: []\nmethod: {synthetic: {epsilon: 1}}\n"
-    Path("private.yaml").write_text(f"attributes:\n  {columns}\n  {rest}")
-    assert publish("private").exit_code == 0
-    words = ("anonymize", "people.csv", "-p", "private.yaml", "-o", "again", "--ledger", "ledger.db")
-    refused = run(*words)
-    assert (refused.exit_code, "no budget was set" in refused.stderr) == (3, True)
-    done = run("ledger", "budget", "ledger.db", "--epsilon", "2")
-    assert done.stdout == "The budget of everybody is epsilon 2 and delta 0; 1 and 0 are spent.\n"
-    assert run(*words).exit_code == 0
-    assert "epsilon 2 and delta 0 are spent" in run("ledger", "show", "ledger.db").stdout
-    run("ledger", "budget", "ledger.db", "--epsilon", "1.5")
-    checked = run("ledger", "check", "ledger.db")
-    assert (checked.exit_code, "Overspent: all differentially private releases cost epsilon 2" in checked.stdout) == (
-        3,
-        True,
-    )
-
-
-def test_options_need_the_ledger(place: Path) -> None:
-    done = run("anonymize", "people.csv", "-p", "rows.yaml", "-o", "rows", "--floor", "3", "--json")
-    assert done.exit_code == 2
-    assert json.loads(done.stdout)["error"] == "--floor needs a ledger; name it with --ledger"
-    assert not Path("rows").exists()
-
-
-def test_releases_by_one_plan_are_entered_and_leave_what_the_plan_promises(place: Path) -> None:
-    ages, illnesses = range(20, 30), ("flu", "gout", "cold")
-    counts = [f"{age},{illness},50" for age in ages for illness in illnesses]
-    Path("counts.csv").write_text("\n".join(["age,illness,count", *counts]) + "\n")
-    words = ("--sensitive", "illness", "--l", 2, "--delta", 0.01, "--samples", 900, "-o", "plan.json")
-    assert run("agency", "plan", "--counts", "counts.csv", *words).exit_code == 0
-    rows = [f"{20 + i % 10},{illnesses[i // 10 % 3]}" for i in range(900)]
-    Path("owner.csv").write_text("\n".join(["age,illness", *rows]) + "\n")
-    for number in (1, 2):
-        switches = ("-o", f"agreed-{number}", "--ledger", "ledger.db", "--recipient", "the agency", "--floor", 2)
-        done = run("agency", "apply", "plan.json", "owner.csv", *switches, "--json")
-        assert done.exit_code == 0, done.output
-        answer = json.loads(done.stdout)
-        assert (answer["ledger"]["number"], answer["warnings"]) == (number, [])
-        assert answer["ledger"]["linked"][0]["l"] >= 2
-        assert len(answer["ledger"]["linked"][0]["sets"]) == number
-    stated = run("agency", "apply", "plan.json", "owner.csv", "-o", "agreed-3", "--ledger", "ledger.db")
-    assert "It is release 3 in the ledger, about everybody, linked with 2 earlier." in stated.stdout
-    assert run("ledger", "check", "ledger.db").exit_code == 0
-    assert run("ledger", "check", "ledger.db", "--people", "owner.csv").exit_code == 0

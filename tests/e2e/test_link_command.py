@@ -75,12 +75,6 @@ def test_everybody_is_told(folder: Path) -> None:
         assert "Worst cases, as classes" in text
 
 
-def test_the_public_folder_alone_will_do(folder: Path) -> None:
-    whole = run(folder, "--json")[1]
-    result = CliRunner().invoke(app, ["link", str(folder / "a" / "public"), str(folder / "b" / "public"), "--json"])
-    assert json.loads(result.stdout)["worst"] == json.loads(whole)["worst"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -81,11 +81,3 @@ def test_the_figures_of_the_table_are_those_of_the_releases(folder: Path, happen
         if row["class"] == "1"
     )
     assert young.most_common(1)[0][1] / young.total() == pytest.approx(2 / 3, abs=0.03)
-
-
-def test_the_page_lists_every_command_of_the_agency() -> None:
-    from shoal.cli.agency import app
-
-    _, _, table = PAGE.read_text(encoding="utf-8").partition("## All commands")
-    for command in app.registered_commands:
-        assert re.search(rf"`(shoal agency )?{command.name}[ `]", table), command.name

@@ -9,7 +9,6 @@ failure means a change of the code.
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Hashable
 from pathlib import Path
@@ -39,13 +38,6 @@ def check_uniform(seen: Counter[Hashable], possible: int) -> None:
     assert statistic < chi_square_limit(possible - 1)
 
 
-@pytest.mark.parametrize("freedom", [4, 10, 24, 100])
-def test_the_limit_has_the_false_alarm_rate_that_is_stated(freedom: int) -> None:
-    half = chi_square_limit(freedom) / 2
-    tail = math.exp(-half) * sum(half**i / math.factorial(i) for i in range(freedom // 2))  # exact for even freedom
-    assert 0.2e-6 < tail < 2e-6
-
-
 @pytest.mark.parametrize("batch", [1, 2, 5])
 @pytest.mark.parametrize("quotas", [{0: 2, 1: 3}, {0: 1, 1: 2, WITHHELD: 2}])
 def test_every_arrangement_of_a_cell_is_equally_likely(batch: int, quotas: dict[int, int]) -> None:
@@ -63,15 +55,6 @@ def test_every_arrangement_of_a_cell_is_equally_likely(batch: int, quotas: dict[
         seen[tuple(itertools.chain(*parts))] += 1
     assert set(seen) == possible
     check_uniform(seen, len(possible))
-
-
-def test_cells_are_dealt_independently() -> None:
-    chance = Chance.of(23)
-    assignment = Assignment.of_pieces(2, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.ones(4, dtype=np.int64))
-    seen: Counter[Hashable] = Counter(
-        tuple(Dealer(assignment, chance).deal(np.array([0, 1, 0, 1])).tolist()) for _ in range(2000)
-    )
-    check_uniform(seen, 4)
 
 
 @pytest.mark.parametrize("per_heap", [1 << 20, 3, 2, 1])

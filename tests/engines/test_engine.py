@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.core.dictionaries import GrowingDictionary, factor_column
+from shoal.core.dictionaries import GrowingDictionary
 from shoal.core.errors import InputError
 from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine
@@ -98,31 +98,6 @@ def test_keys_of_more_than_one_word() -> None:
     assert np.array_equal(located[:150], located[600:])
 
 
-def test_more_columns_than_bits_in_a_word() -> None:
-    rng = np.random.default_rng(8)
-    table = pa.table({f"c{i}": rng.integers(2, size=300) for i in range(90)})
-    counted = LocalEngine().count(opened(table, 50), table.column_names, Silent())
-    assert values_of(counted) == rows_of(table, table.column_names)
-
-
-def test_dictionaries_that_grow_force_new_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    relaid = []
-    relay = RunStack.relay
-    monkeypatch.setattr(RunStack, "relay", lambda self, old, new: (relaid.append(new), relay(self, old, new))[1])
-    n = 4000
-    steady = {f"s{i}": np.arange(n) % 3 for i in range(8)}
-    table = pa.table({"grows": [f"g{i // 2}" for i in range(n)], **steady})
-    counted = LocalEngine().count(opened(table, 20), table.column_names, Silent())
-    assert relaid
-    assert values_of(counted) == rows_of(table, table.column_names)
-
-
-def test_a_first_batch_without_any_value() -> None:
-    table = pa.table({"a": pa.array([None] * 4 + ["x", "y", None, "x"], pa.string()), "b": [1] * 8})
-    counted = LocalEngine().count(opened(table, 4), ["a", "b"], Silent())
-    assert values_of(counted) == {(None, 1): 5, ("x", 1): 2, ("y", 1): 1}
-
-
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads_change_nothing(threads: int) -> None:
     source = opened(mixed_table(3, 2000), 37)
@@ -184,40 +159,6 @@ def test_a_combination_that_was_not_there_before_is_an_error() -> None:
     counted = LocalEngine().count(source, ["a", "b"], Silent())
     with pytest.raises(InputError, match="the moving table changed while it was being read"):
         list(LocalEngine().locate(source, counted, [], Silent()))
-
-
-def test_progress_hears_of_every_row() -> None:
-    seen: list[int] = []
-
-    class Step:
-        def advance(self, amount: int) -> None:
-            seen.append(amount)
-
-    class Loud(Silent):
-        def step(self, title: str, total: int | None = None, unit: str = "rows") -> Any:
-            from contextlib import nullcontext
-
-            return nullcontext(Step())
-
-    source = opened(mixed_table(6, 400), 90)
-    counted = LocalEngine().count(source, ["text"], Loud())
-    assert sum(seen) == 400
-    list(LocalEngine().locate(source, counted, [], Loud()))
-    assert sum(seen) == 800
-
-
-def test_factored_puts_missing_at_minus_one() -> None:
-    indices, values = factor_column(pa.array(["b", None, "a", "b"]))
-    assert indices.tolist() == [0, -1, 1, 0]
-    assert values.to_pylist() == ["b", "a"]
-
-
-def test_factored_takes_missing_out_of_a_dictionary() -> None:
-    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), pa.array([None, "a"]))
-    indices, values = factor_column(column)
-    assert indices.tolist() == [0, -1, -1]
-    assert values.to_pylist() == ["a"]
-    assert indices.dtype == np.int32
 
 
 def test_codes_never_change_once_given() -> None:

@@ -12,9 +12,7 @@ from shoal.anonymize.opening import Options
 from shoal.anonymize.run import run
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Silent
-from shoal.core.registry import discover
 from shoal.engines.regions.budget import Budget
-from shoal.methods.base import Method
 from shoal.release.release import Release
 
 N_ROWS = 3000
@@ -148,26 +146,6 @@ def test_records_with_missing_values_are_dropped(model: str) -> None:
     check_records(table, release)
 
 
-def test_rows_that_carry_nothing_are_all_there() -> None:
-    table = people(5).drop_columns(["id"])
-    asked = policy(MODELS["entropy"], max_withheld=0.02)
-    del asked["attributes"]["id"]
-    release = released(table, asked, 3, small())
-    assert release.verification.verified
-    assert release.data.num_rows + release.manifest["withheld"] == table.num_rows
-    if not release.manifest["withheld"]:
-        assert sorted(release.data["illness"].to_pylist()) == sorted(table["illness"].to_pylist())
-
-
-def test_plain_rows_are_published_as_they_are() -> None:
-    table = people(6)
-    release = released(table, policy([], method={"plain": {}}), 3, small())
-    assert release.evidence["search"]["regions"] >= 2
-    assert any("nothing is promised" in warning for warning in release.evidence["warnings"])
-    order = np.argsort(release.data["id"].to_numpy())
-    assert release.data.take(pa.array(order)).to_pylist() == table.to_pylist()
-
-
 @pytest.mark.parametrize("method", ["mondrian", "hilbert", "sweep"])
 def test_the_number_of_threads_changes_nothing(method: str) -> None:
     table = people(8)
@@ -177,20 +155,6 @@ def test_the_number_of_threads_changes_nothing(method: str) -> None:
     ]
     assert results[0].data.equals(results[1].data)
     assert results[0].manifest == results[1].manifest
-
-
-def test_seeds_repeat_and_differ() -> None:
-    table = people(9)
-    one, same, other = (released(table, policy(MODELS["k"]), seed, small()) for seed in (1, 1, 2))
-    assert one.data.equals(same.data)
-    assert not one.data.equals(other.data)
-
-
-def test_a_table_that_fits_is_planned_as_ever() -> None:
-    table = people(10)
-    fits = released(table, policy(MODELS["entropy"]), 4, small(cells=N_ROWS))
-    assert fits.evidence["search"] == {}
-    assert fits.data.equals(released(table, policy(MODELS["entropy"]), 4, Budget.of()).data)
 
 
 def test_what_no_class_can_meet_is_refused_in_the_same_words() -> None:
@@ -212,30 +176,6 @@ def test_plain_rows_that_do_not_meet_a_model_are_refused_in_the_same_words() -> 
             released(table, policy(MODELS["k"], method={"plain": {}}), 1, budget)
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
-
-
-def test_one_class_that_does_not_fit_says_how_much_it_needs() -> None:
-    """A class of nearly all records cannot be cut, and is too large for the memory allowed."""
-    with pytest.raises(UsageError, match=r"no cut of the table .* --memory"):
-        released(people(13), policy([{"k-anonymity": {"k": 2000}}]), 1, small())
-
-
-def test_a_method_is_chosen_among_those_that_take_regions() -> None:
-    table, asked = people(13), policy(MODELS["k"], method={"auto": {"sample": 500}})
-    one = released(table, asked, 2, small())
-    assert one.evidence["search"]["regions"] >= 2
-    tried = {trial["method"] for trial in one.evidence["choice"]["tried"]}
-    assert tried == {"mondrian", "hilbert", "sweep"}
-    assert one.manifest["method"] in tried
-    check_records(table, one)
-
-
-REFUSED = sorted(name for name, kind in discover("shoal.methods", Method).items() if kind.takes_regions is None)
-
-
-def test_some_methods_take_regions_and_others_do_not() -> None:
-    assert {"incognito", "slicing", "anatomy"} <= set(REFUSED)
-    assert not {"mondrian", "hilbert", "plain", "sweep"} & set(REFUSED)
 
 
 @pytest.mark.parametrize("method", ["incognito", "slicing", "anatomy", "microaggregation"])
@@ -306,20 +246,3 @@ def test_baskets_go_through_regions() -> None:
     assert parts.verification.verified
     assert parts.evidence["search"]["regions"] >= 2
     assert parts.manifest["items"] == whole.manifest["items"]
-
-
-def test_generalized_sensitive_values_of_all_regions_are_one_column() -> None:
-    """Two thirds have the flu, so that even the whole table has to hide some of that from the curve."""
-    rng = np.random.default_rng(19)
-    table = people(19)
-    illness = np.where(rng.random(N_ROWS) < 0.66, "flu", np.array(table["illness"].to_pylist(), dtype=object))
-    table = table.set_column(4, "illness", pa.array(illness.astype(object)))
-    models = [{"tau-l-diversity": {"tau": 0.85, "l": 4, "attribute": "illness"}}, {"k-anonymity": {"k": 4}}]
-    release = released(table, policy(models, method={"sweep": {}}), 1, small(region_rows=900))
-    assert release.verification.verified
-    assert release.evidence["search"]["regions"] >= 2
-    assert release.evidence["generalized_sensitive"]["illness"] > 0
-    texts = set(release.data["illness"].to_pylist())
-    assert texts == set(release.manifest["attributes"]["illness"]["labels"])
-    assert texts - set(table["illness"].to_pylist())
-    check_records(table, release)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,6 @@ import pyarrow as pa
 import pytest
 
 from shoal.anonymize import anonymize
-from shoal.audit.evidence import measure_risks
-from shoal.audit.units import class_risks
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
@@ -22,17 +19,13 @@ from shoal.engines.regions.routing import RegionCounts
 from shoal.engines.regions.tree import RegionTree, cut_regions
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.k_anonymity import KAnonymity
-from shoal.plan.cells import Cells, RunStack
+from shoal.plan.cells import Cells
 from shoal.plan.counted import Thinning
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.binding import WholeTable
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.columns import PublishedColumn, key_ranges, read_ranges
-from shoal.release.figures import count_sizes
-from shoal.release.regions import hide_among
-from shoal.release.rows import RowNumbers
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.frames import open_arrow
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
@@ -59,11 +52,6 @@ def wide(n_rows: int, seed: int = 3) -> pa.Table:
     return pa.table({"s": pa.array(rng.choice(["x", "y", "z"], n_rows)), "a": a})
 
 
-@pytest.mark.parametrize("memory", ["2GiB", "2g", "2 GB", 2 << 30, "2048MiB", "2097152k"])
-def test_memory_is_read_in_all_spellings(memory: str | int) -> None:
-    assert parse_memory(memory) == 2 << 30
-
-
 @pytest.mark.parametrize("memory", ["", "much", "-1GiB", "2XB", "GiB", "1e9"])
 def test_memory_that_cannot_be_read_is_refused(memory: str) -> None:
     with pytest.raises(UsageError, match="write it like 2GiB"):
@@ -84,18 +72,6 @@ def test_budgets_add_up_to_less_than_the_limit(memory: str) -> None:
     assert budget.cells * 150 < budget.limit
 
 
-def test_more_memory_allows_more() -> None:
-    budgets_of = [Budget.of(memory, threads=1) for memory in ("768MiB", "1GiB", "4GiB")]
-    assert [b.cells for b in budgets_of] == sorted({b.cells for b in budgets_of})
-    assert [b.region_rows for b in budgets_of] == sorted({b.region_rows for b in budgets_of})
-
-
-def test_without_a_limit_a_share_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Budget.of().limit == int(0.75 * budgets.machine_memory())
-    monkeypatch.setattr(budgets, "machine_memory", lambda: 4 << 30)
-    assert Budget.of().limit == 3 << 30
-
-
 def test_the_limit_of_the_control_group_counts(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budgets, "_CGROUP", tmp_path)
     assert budgets.machine_memory() > 0
@@ -103,11 +79,6 @@ def test_the_limit_of_the_control_group_counts(tmp_path: Any, monkeypatch: pytes
     everything = budgets.machine_memory()
     (tmp_path / "memory.max").write_text(f"{900 << 20}\n")
     assert budgets.machine_memory() == 900 << 20 < everything
-
-
-def test_threads_must_be_some() -> None:
-    with pytest.raises(UsageError, match="threads is 0"):
-        Budget.of("1GiB", threads=0)
 
 
 def test_a_table_within_the_limit_is_counted_in_full() -> None:
@@ -134,13 +105,6 @@ def test_a_table_beyond_it_is_sampled_and_its_values_are_counted_exactly(batch_r
         assert found.in_use(column)[0].equals(plain.in_use(column)[0])
 
 
-def test_a_sample_does_not_depend_on_threads() -> None:
-    table = wide(6000)
-    one, five = (looked(table, 1000, 400, threads=threads) for threads in (1, 5))
-    assert np.array_equal(one.sample.run.keys, five.sample.run.keys)
-    assert np.array_equal(one.sample.run.counts, five.sample.run.counts)
-
-
 def test_a_sample_is_fair() -> None:
     """A value on half of the records has half of the sample; off by 8 standard deviations less than once in 10**14."""
     table = pa.table({"half": pa.array(["a", "b"] * 20_000), "number": pa.array(range(40_000))})
@@ -151,17 +115,6 @@ def test_a_sample_is_fair() -> None:
     assert abs(n_first - n / 2) < 8 * np.sqrt(n / 4)
     numbers = found.sample.codes(1)
     assert abs(np.mean(numbers) - 20_000) < 8 * 40_000 / np.sqrt(12 * n)
-
-
-def test_thinning_halves_until_it_fits() -> None:
-    table = wide(3000)
-    counted = LocalEngine().count(opened(table, 3000), table.column_names, Silent())
-    stack = RunStack()
-    stack.push(counted.run)
-    thinning = Thinning(100, 100, lambda: np.random.default_rng(1))
-    thinning.thin(stack, counted.layout, [d.size for d in counted.dictionaries])
-    assert thinning.sampling
-    assert stack.n_held <= 100
 
 
 def sample_problem(seed: int, n_cells: int = 2000, requirements: tuple[Requirement, ...] = ()) -> Problem:
@@ -190,16 +143,6 @@ def test_regions_are_boxes_that_tile_the_domain(seed: int, by_nodes: bool) -> No
             for j, taxonomy in enumerate((NUMBER, CITY)):
                 covering = taxonomy.covering(int(node.lo[j]), int(node.hi[j]))
                 assert (taxonomy.lo[covering], taxonomy.hi[covering]) == (node.lo[j], node.hi[j])
-
-
-def test_regions_hold_about_what_was_asked_for() -> None:
-    problem = sample_problem(5, 4000)
-    tree = cut_regions(problem, 0.5, 1000, by_nodes=False)
-    for lo, hi in boxes(tree):
-        inside = np.ones(4000, dtype=bool)
-        for j in range(2):
-            inside &= (problem.cells.codes[j] >= lo[j]) & (problem.cells.codes[j] < hi[j])
-        assert inside.sum() / 0.5 <= 1000
 
 
 def test_cuts_that_would_break_a_model_are_not_made() -> None:
@@ -240,13 +183,6 @@ def four_leaves() -> RegionTree:
     return tree
 
 
-def test_regions_that_hold_stay_apart() -> None:
-    tree = four_leaves()
-    counts = counts_of(tree, [[5, 5, 5]] * 4)
-    found = settle_regions(tree, counts, requiring(KAnonymity(k=15), counts))
-    assert [region.leaves for region in found] == [(0,), (1,), (2,), (3,)]
-
-
 def test_a_region_that_fails_is_joined_with_its_sibling() -> None:
     tree = four_leaves()
     counts = counts_of(tree, [[5, 5, 5], [5, 5, 5], [20, 0, 0], [5, 5, 5]])
@@ -277,65 +213,6 @@ def test_what_only_all_together_meet_is_one_region() -> None:
     (found,) = settle_regions(tree, counts, requiring(DistinctLDiversity(l=3, attribute="s"), counts))
     assert sorted(found.leaves) == [0, 1, 2, 3]
     assert found.n_records == 36
-
-
-def test_regions_without_records_are_none() -> None:
-    tree = four_leaves()
-    counts = counts_of(tree, [[9, 9, 9], [0, 0, 0], [9, 9, 9], [9, 9, 9]])
-    found = settle_regions(tree, counts, requiring(KAnonymity(k=5), counts))
-    assert [region.leaves for region in found] == [(0,), (2,), (3,)]
-
-
-def test_ranges_of_several_regions_are_published_under_their_own_keys() -> None:
-    wanted = [(0, 4), (4, 8), (0, 4), (2, 3), (4, 8), (0, 32)]
-    lo, hi = np.array(wanted, dtype=np.int32).T
-    numbers = key_ranges(NUMBER, lo, hi)
-    keys = np.union1d(np.unique(numbers[:3]), np.unique(numbers[3:]))
-    labels = PublishedColumn.of_ranges(Attribute("n", NUMBER), *read_ranges(NUMBER, keys))
-    column = PublishedColumn(labels.index, labels.values, labels.entry, keys)
-    assert column.take(numbers).to_pylist() == [NUMBER.label(low, high) for low, high in wanted]
-
-
-def test_keys_of_ranges_are_as_wide_as_they_have_to_be() -> None:
-    wide = NumbersTaxonomy().build(pa.array(range(50_000)))
-    lo, hi = np.array([0, 49_999], dtype=np.int32), np.array([50_000, 50_000], dtype=np.int32)
-    for tree, kind in ((NUMBER, np.int32), (wide, np.int64)):
-        keys = key_ranges(tree, np.minimum(lo, 31), np.minimum(hi, tree.n_leaves), 7)
-        assert keys.dtype == kind
-        assert [ends.tolist() for ends in read_ranges(tree, keys - 7)] == [[0, 31], [min(50_000, tree.n_leaves)] * 2]
-
-
-def test_rows_wait_under_numbers_of_one_type_whether_or_not_a_region_generalizes() -> None:
-    """Shuffling takes batches of one type: here ranges are so many that their keys need 64 bits."""
-    values = [f"v{number:05}" for number in range(50_000)]
-    table = pa.table({"s": pa.array(values), "a": pa.array([1] * len(values))})
-    counted = LocalEngine().count(opened(table, 50_000), ("s", "a"), Silent())
-    tree = from_nested({"*": values})
-    codes = (np.zeros(len(values), np.int32), np.arange(len(values), dtype=np.int32))
-    cells = Cells(codes, np.ones(len(values), dtype=np.int64))
-    problem = Problem((Attribute("a", from_nested({"*": ["1"]})),), (Attribute("s", tree),), cells, ())
-    lo, hi, one_class = np.array([[0]], np.int32), np.array([[1]], np.int32), np.zeros(len(values), np.int64)
-    whole = (np.full((len(values), 1), -1, np.int32), np.zeros((len(values), 1), np.int32))
-    some = (whole[0].copy(), whole[1].copy())
-    some[0][0], some[1][0] = 0, 50_000
-    found = []
-    for ranges in (whole, some):
-        plan = Plan.of_pieces(lo, hi, len(values), np.arange(len(values)), one_class, cells.counts, None, ranges)
-        numbers = RowNumbers.of(counted, problem, plan, [np.zeros(1, np.int32)])
-        cell, _, _, target = plan.pieces(cells.counts)
-        found.append(numbers.wait(cell, target, {}))
-    assert found[0].schema == found[1].schema
-    keys = np.array([key_ranges(tree, np.array([0]), np.array([50_000])).item()])
-    column = PublishedColumn.of_sensitive(problem.sensitive[0], counted, codes[1], codes[1][1:], keys)
-    published = column.take(found[1].column(1).to_numpy()).to_pylist()
-    assert Counter(published) == Counter(["*", *values[1:]])
-
-
-def test_tallied_sizes_have_the_risks_of_all_sizes() -> None:
-    rng = np.random.default_rng(2)
-    parts = [rng.integers(1, 40, 50) for _ in range(4)]
-    tally = sum(map(count_sizes, parts), start=Counter())
-    assert measure_risks(hide_among(tally)) == class_risks(np.concatenate(parts))
 
 
 def test_measures_of_parts_add_up_to_those_of_the_table() -> None:

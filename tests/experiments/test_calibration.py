@@ -8,16 +8,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from experiments.__main__ import main
 from experiments.calibration import (
     ANY,
     FORMS,
     WAYS,
     Calibration,
-    Cell,
     World,
-    ask_peer,
-    draw_people,
     draw_planted,
     find_alarms,
     find_unique,
@@ -25,12 +21,11 @@ from experiments.calibration import (
     plant,
 )
 from experiments.calibration_methods import EXPOSURES, Exposure, run_methods
-from experiments.calibration_page import BEGIN, END, METHOD, NOBODY, Section, count, make_report
+from experiments.calibration_page import BEGIN, END, METHOD, NOBODY, count, make_report
 from experiments.figures import read_result
 
 from experiments import calibration, calibration_methods
 from shoal.anonymize import anonymize
-from shoal.core.errors import UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
@@ -86,43 +81,6 @@ def test_an_exposure_is_found_in_every_form_of_release_and_nothing_where_there_i
     assert alarms[ANY] == [False], alarms  # of this seed: each of a dozen attacks may raise one in a hundred
 
 
-def test_a_run_counts_every_cell_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "QUICK_RECORDS", 400)
-    monkeypatch.setattr(calibration, "QUICK_FORMS", ("plain",))
-    assert main(["calibration", "--quick", "--out", str(tmp_path / "out")]) == 0
-    found = read_result(Calibration, json.loads((tmp_path / "out" / "calibration.json").read_text(encoding="utf-8")))
-    assert (found.records, found.worlds) == (400, 1)
-    runs = {(cell.form, cell.way, cell.share, cell.attack): cell.runs for cell in found.cells}
-    assert len(runs) == len(found.cells)
-    assert set(runs.values()) == {1}
-    grid = {("plain", way, share) for way in WAYS for share in calibration.QUICK_SHARES}
-    methods = {(exposure.title, way, 1.0) for exposure in EXPOSURES for way in (METHOD, NOBODY)}
-    assert {key[:3] for key in runs} == grid | methods
-    assert count(found, way="unique", share=0.25, attack=ANY).alarms == 1
-    page = (tmp_path / "out" / "calibration.md").read_text(encoding="utf-8")
-    assert "| `singling-out` |" in page
-
-
-def test_the_section_of_the_documentation_is_replaced_and_nothing_else(tmp_path: Path) -> None:
-    cells = (Cell("plain", "unique", 0.01, "copies", 19, 20), Cell("plain", "random", 0.01, "copies", 0, 20))
-    report: Section = make_report(Calibration(100, 20, 1, cells))
-    docs, page = tmp_path / "docs", tmp_path / "experiments" / "results" / "attacks.md"
-    (docs / "figures").mkdir(parents=True)
-    page.parent.mkdir(parents=True)
-    page.write_text("before", encoding="utf-8")
-    with pytest.raises(UsageError, match="no place for the table"):
-        report.write_docs(docs, {})
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    for _ in range(2):
-        assert report.write_docs(docs, {}) == page
-        text = page.read_text(encoding="utf-8")
-        assert text.startswith(f"before\n{BEGIN}\n")
-        assert text.endswith(f"{END}\nafter\n")
-        assert "| `copies` | 95 |" in text
-        assert "old" not in text
-        assert text.count(BEGIN) == 1
-
-
 def test_the_documentation_shows_the_figures_that_are_stored() -> None:
     stored = read_result(Calibration, json.loads((DOCS / "figures" / "calibration.json").read_text(encoding="utf-8")))
     text = (RESULTS / "attacks.md").read_text(encoding="utf-8")
@@ -156,23 +114,3 @@ def test_what_a_method_exposes_is_found_and_its_harmless_twin_is_not(
     cells = run_methods(1, 1)
     alarms = {(cell.way, cell.attack): cell.alarms for cell in cells}
     assert alarms == {(way, name): int(way == METHOD) for way in (METHOD, NOBODY) for name in exposure.attacks}
-
-
-@pytest.mark.thorough
-def test_what_anonymeter_finds_is_found() -> None:
-    """Asked in its own environment, ``.venv-anonymeter``, which ``make thorough`` builds."""
-    if not calibration.PEER_PYTHON.exists():
-        pytest.skip("anonymeter is not here: make .venv-anonymeter/ready")
-    world, rng, policy = World.of(3000, np.random.default_rng(5)), np.random.default_rng(6), make_policy("plain")
-    release = anonymize(world.donors, policy, seed=1)
-    exposed = plant(release, draw_planted(world, "unique", 1500, rng), rng)
-    theirs, ours = ask_peer(exposed, world, 1, 200), find_alarms(exposed, world, policy, 1)
-    assert any(theirs.values())
-    for name, found in theirs.items():
-        assert any(ours[name.split()[1]]) or not found, name
-
-
-def test_people_have_common_and_rare_values() -> None:
-    table = draw_people(5000, np.random.default_rng(1))
-    assert 0.5 < find_unique(table).mean() < 0.95
-    assert len(set(table.column("name").to_pylist())) == 5000

@@ -6,12 +6,9 @@ import math
 from collections import Counter, defaultdict
 
 import numpy as np
-import pytest
 from experiments.id3 import LEAF, DecisionTree, Examples, learn
 from hypothesis import given
 from hypothesis import strategies as st
-
-from shoal.core.errors import InputError
 
 # Quinlan 1986, Table 1: outlook, temperature, humidity, windy -> class
 WEATHER = """
@@ -42,21 +39,6 @@ def test_the_saturday_mornings_give_quinlans_tree() -> None:
     assert tree.accuracy(codes, weights) == 1.0
 
 
-def test_quinlans_gains_at_the_root() -> None:
-    """Outlook has 0.246 bits, humidity 0.151, windy 0.048, temperature 0.029: without outlook, humidity is asked."""
-    codes, weights, _ = weather()
-    for kept, best in (([1, 2, 3], 1), ([1, 3], 1), ([1, 2], 1)):
-        tree = learn(Examples.of_base_values(codes[:, kept], weights, (3,) * len(kept)))
-        assert tree.attribute[0] == best
-
-
-def test_a_value_that_training_never_showed_gets_the_nodes_majority() -> None:
-    codes = np.array([[0], [1]])
-    weights = np.array([[5.0, 0.0], [0.0, 3.0]])
-    tree = learn(Examples.of_base_values(codes, weights, (4,)))
-    assert tree.predict(np.array([[0], [1], [2], [3]])).tolist() == [0, 1, 0, 0]
-
-
 def test_overlapping_labels_speak_by_the_records_that_a_value_would_have() -> None:
     """Value 0 has 3 records of its own for class 0, and a fourth part of 16 for class 1; value 3 only the latter."""
     examples = Examples(
@@ -66,31 +48,6 @@ def test_overlapping_labels_speak_by_the_records_that_a_value_would_have() -> No
         n_leaves=(4,),
     )
     assert learn(examples).votes(np.array([[0], [3]])).tolist() == [[3.0, 4.0], [0.0, 4.0]]
-
-
-def test_a_class_that_is_generalized_counts_in_parts() -> None:
-    codes = np.array([[0], [1]])
-    weights = np.array([[1.5, 0.5], [0.5, 2.5]])
-    tree = learn(Examples.of_base_values(codes, weights, (2,)))
-    assert tree.predict(codes).tolist() == [0, 1]
-    assert tree.votes(codes).tolist() == weights.tolist()
-
-
-def test_exclusive_or_is_learned_though_no_attribute_alone_gains() -> None:
-    codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
-    weights = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    assert learn(Examples.of_base_values(codes, weights, (2, 2))).accuracy(codes, weights) == 1.0
-
-
-def test_equal_votes_go_to_the_commoner_class() -> None:
-    codes = np.array([[0], [1]])
-    weights = np.array([[2.0, 2.0], [0.0, 1.0]])
-    assert learn(Examples.of_base_values(codes, weights, (2,))).predict(codes).tolist() == [1, 1]
-
-
-def test_nothing_to_learn_from_is_an_error() -> None:
-    with pytest.raises(InputError, match="no records"):
-        learn(Examples.of_base_values(np.zeros((2, 1), dtype=int), np.zeros((2, 2)), (1,)))
 
 
 Label = tuple[int, int]
@@ -170,13 +127,3 @@ def test_generalized_records_give_the_same_tree_and_votes_as_the_plain_way(recor
     points = [(a, b, c) for a in range(4) for b in range(3) for c in range(2)]
     expected = np.array([plain.votes(point) for point in points])
     np.testing.assert_allclose(tree.votes(np.array(points)), expected, atol=1e-12)
-
-
-def test_many_points_are_asked_in_blocks_with_the_same_answers() -> None:
-    rng = np.random.default_rng(5)
-    codes = np.stack([rng.integers(0, n, 9_000) for n in (50, 9, 4)], axis=1)
-    weights = np.eye(5)[(codes[:, 0] // 10 + codes[:, 1]) % 5]
-    tree = learn(Examples.of_base_values(codes[:4_000], weights[:4_000], (50, 9, 4)))
-    together = tree.votes(codes)
-    assert (together[5_000:5_100] == tree.votes(codes[5_000:5_100])).all()
-    assert tree.accuracy(codes, weights) > 0.9

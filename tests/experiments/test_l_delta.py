@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -17,7 +15,7 @@ import numpy as np
 import pytest
 from experiments.figures import link_to_docs, read_result
 from experiments.l_delta import FIGURES, QUICK, Result, compute_points
-from experiments.l_delta_page import NAMES, drawings, make_report, stem, write_page
+from experiments.l_delta_page import NAMES, stem, write_page
 from experiments.l_delta_simulation import (
     AGENCY,
     ALONE,
@@ -30,16 +28,9 @@ from experiments.l_delta_simulation import (
     UNIFORM,
     Failure,
     Linkage,
-    Sample,
     Setting,
     chances,
     count_declines,
-    count_failures,
-    draw_first_records,
-    find_records_needed,
-    link_owners,
-    make_own_classes,
-    marginal,
     simulate,
 )
 from experiments.l_delta_statements import judge_statements
@@ -131,18 +122,6 @@ def test_every_class_of_a_setting_has_its_l_values_exactly() -> None:
         assert setting.class_sizes.sum() == N_QUASI
 
 
-def test_first_records_are_those_of_samples_drawn_record_by_record() -> None:
-    """The mean and the spread of what two ways of drawing give; 5 standard errors, a false alarm in 10^5 runs."""
-    cells = np.array([0.5, 0.3, 0.15, 0.05])
-    quick = draw_first_records(cells, 20_000, np.random.default_rng(1))
-    assert quick.min(axis=1).tolist() == [1] * 20_000
-    drawn = np.random.default_rng(2).choice(4, size=(20_000, 400), p=cells)
-    slow = np.stack([np.argmax(drawn == cell, axis=1) + 1 for cell in range(4)], axis=1)
-    for found, expected in ((quick, slow), (quick.max(axis=1), slow.max(axis=1)), (quick**2, slow**2)):
-        error = np.sqrt((found.var(axis=0) + expected.var(axis=0)) / 20_000)
-        assert np.all(np.abs(found.mean(axis=0) - expected.mean(axis=0)) < 5 * error)
-
-
 def test_simulated_failures_are_as_often_as_they_must_be() -> None:
     """All of 6 cells in each of t samples, by inclusion and exclusion; 5 standard errors of 4,000 trials."""
     joint = np.array([[0.3, 0.2, 0.1], [0.2, 0.12, 0.08]])
@@ -159,52 +138,6 @@ def test_simulated_failures_are_as_often_as_they_must_be() -> None:
             measured = float(np.mean(needed[releases - 1, 1] > n))
             assert abs(measured - failed) < 5 * np.sqrt(failed * (1 - failed) / 4_000)
     assert np.array_equal(needed, simulate(joint, [2, 3], 4_000, [1], Silent()))
-
-
-def test_a_sample_fails_until_its_last_class_has_its_l_values() -> None:
-    first = np.array([[[1, 9, 4], [2, 3, 30]]])
-    assert find_records_needed(first, [1, 2, 3]).tolist() == [[2], [4], [30]]
-
-
-def test_failures_are_samples_that_need_more_records_than_n() -> None:
-    setting = Setting(UNIFORM, 10, 0.01)
-    n, tight = setting.records(0.01), setting.tighter_records(0.01)
-    assert tight < n
-    needed = np.array([[[1, n, n + 1]], [[tight, tight + 1, n + 1]], [[n + 1, n + 1, n + 1]]])
-    found = {(one.rule, one.releases): one.failed for one in count_failures([setting], [0.01], needed)}
-    assert found == {
-        (PAPER, 1): 1, (PAPER, 2): 1, (PAPER, 3): 3, (TIGHTER, 1): 2, (TIGHTER, 2): 2, (TIGHTER, 3): 3,
-    }  # fmt: skip
-    half, whole = count_declines([setting], 0.01, [0.5, 1.0], needed)
-    assert half.failed == [2, 3, 3]
-    assert whole.failed == [1, 1, 3]
-    assert whole.bound == pytest.approx(0.01, rel=1e-3)
-    assert half.bound == 1.0
-
-
-def test_an_owner_s_classes_have_l_values_and_as_many_records_as_asked() -> None:
-    sample = Sample.draw(GEOMETRIC, 6_000, np.random.default_rng(3))
-    shares = np.bincount(sample.value, minlength=N_VALUES) / 6_000
-    assert np.abs(shares - marginal(GEOMETRIC)).max() < 0.02
-    free = make_own_classes(sample, 10, 1)
-    coarse = make_own_classes(sample, 10, 500)
-    assert sample.show_values(free)[sample.quasi].sum(axis=1).min() >= 10
-    assert np.bincount(coarse[sample.quasi]).min() >= 500
-    assert len(np.unique(free)) > 10 * len(np.unique(coarse))
-    assert sample.show_values(free)[sample.quasi, sample.value].all()
-
-
-def test_linking_make_own_classes_loses_what_the_agency_s_keep() -> None:
-    found = {(one.way, one.releases): one for one in link_owners(Setting(UNIFORM, 10, 0.02), 0.01, 1.0, 300, 1, [5])}
-    assert {way for way, _ in found} == {ALONE, COARSE, AGENCY}
-    assert [found[ALONE, t].below for t in (1,)] == [0]
-    assert found[ALONE, 2].below > 200
-    assert found[ALONE, 3].median < found[ALONE, 2].median < found[ALONE, 1].median
-    assert found[AGENCY, 3].below == found[COARSE, 3].below == 0
-    assert found[AGENCY, 1].classes == 50
-    assert all(1 <= one.worst_case <= one.least for one in found.values())
-    few = link_owners(Setting(UNIFORM, 10, 0.02), 0.01, 0.5, 100, 1, [5])
-    assert {one.way for one in few} == {ALONE, COARSE}
 
 
 def made_up(good: bool = True) -> Result:
@@ -241,47 +174,6 @@ def test_statements_hold_where_they_should_and_fail_where_they_should_not() -> N
     known = {"rho = 0.95 gives rise to p_1 = 0.054."}  # not measured in a run
     held = [one.claim for one in bad if one.verdict == "holds" and one.claim not in known]
     assert held == []
-
-
-def test_a_rate_above_its_bound_by_chance_does_not_speak_against_it() -> None:
-    result = made_up()
-    near = [replace(one, failed=110 * one.releases) for one in result.failures]  # 0.11 in 1,000 trials, 0.1 allowed
-    verdicts = {one.where: one.verdict for one in judge_statements(replace(result, failures=near))}
-    assert verdicts["Theorem 4.4"] == "holds"
-    more = [replace(one, failed=one.failed * 100, trials=one.trials * 100) for one in near]
-    verdicts = {one.where: one.verdict for one in judge_statements(replace(result, failures=more))}
-    assert (verdicts["Theorem 4.4"], verdicts["Theorem 4.5"]) == ("does not hold", "does not hold")
-
-
-@pytest.mark.thorough
-def test_the_written_folder_has_every_figure_as_plots_and_data(tmp_path: Path) -> None:
-    result = made_up()
-    make_report(result).write(tmp_path / "out")
-    text = (tmp_path / "out" / "l-delta.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\((figures/[^)]+)\)", text)
-    assert links == [f"figures/{stem(name)}.svg" for name in NAMES]
-    for link in links:
-        assert "records" in (tmp_path / "out" / link).read_text(encoding="utf-8")
-        assert (tmp_path / "out" / link).with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-        assert (tmp_path / "out" / link).with_suffix(".csv").is_file()
-    with (tmp_path / "out" / "figures" / "l-delta-figure-2b.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert {float(row["value"]) for row in rows if row["value"]} >= {111_229, 62_186}
-    with (tmp_path / "out" / "l-delta.csv").open(encoding="utf-8") as file:
-        rates = list(csv.DictReader(file))
-    assert all(float(row["low"]) < float(row["rate"]) < float(row["high"]) for row in rates)
-    stored = json.loads((tmp_path / "out" / "l-delta.json").read_text(encoding="utf-8"))
-    assert read_result(Result, stored) == result
-    widths = {
-        tuple(line.count("|") for line in block.splitlines()) for block in text.split("\n\n") if block.startswith("|")
-    }
-    assert all(len(set(width)) == 1 for width in widths)  # no cell holds a bar of its own
-
-
-def test_panels_of_one_figure_share_their_legend() -> None:
-    for drawing in drawings(made_up()):
-        names = [list(panel.lines) for panel in drawing.panels]
-        assert all(other == names[0] for other in names)
 
 
 def test_the_page_of_the_docs_is_the_one_that_its_figures_give() -> None:

@@ -10,18 +10,13 @@ from experiments.l_delta_beyond import (
     DELTA,
     MARKS,
     Groups,
-    add_messages,
     bound_counts,
-    entropies,
     joint_chances,
-    least_entropy,
     link,
     make_tables,
-    mask_counts,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "l-delta-beyond.md"
-SECRETS = {(a, b): f"{a} and {b}".encode() for a in range(3) for b in range(a + 1, 3)}
 
 
 def test_the_page_has_the_tables_that_this_code_makes() -> None:
@@ -39,11 +34,6 @@ def test_a_group_misses_a_value_as_often_as_the_formula_says(size: int, alike: f
     assert missed / 4000 == pytest.approx(float(groups.miss(np.array(chance), size)), abs=0.02)
 
 
-def test_groups_of_equals_need_as_many_groups_as_there_were_records() -> None:
-    assert Groups(4, 1.0).need(DELTA) == 4 * Groups(1, 0.0).need(DELTA)
-    assert Groups(4, 0.0).need(DELTA) == pytest.approx(Groups(1, 0.0).need(DELTA), abs=4)
-
-
 def test_linked_counts_lie_between_the_ends() -> None:
     low, high = bound_counts(2000, DELTA)
     linked = link(2000, 2, 500, np.random.default_rng(3))
@@ -52,27 +42,3 @@ def test_linked_counts_lie_between_the_ends() -> None:
     assert (low < mean).all()
     assert (high > mean).all()
     assert outside <= 2 * DELTA
-
-
-def test_no_counts_between_the_ends_have_less_entropy_than_a_corner() -> None:
-    rng = np.random.default_rng(7)
-    low = rng.integers(1, 20, 6)
-    high = low + rng.integers(0, 30, 6)
-    inside = rng.integers(low, high + 1, (20_000, 6))
-    least = least_entropy(low, high)
-    assert least <= entropies(inside).min() + 1e-12
-    assert least < entropies(((low + high) / 2)[None])[0]
-
-
-def test_masks_cancel_in_the_sum_of_all_messages_and_in_no_other() -> None:
-    rng = np.random.default_rng(11)
-    counts = [rng.integers(0, 100, 5000) for _ in range(3)]
-    messages = mask_counts(counts, SECRETS)
-    assert (add_messages(messages) == sum(counts)).all()
-    assert not (add_messages(messages[:2]) == counts[0] + counts[1]).any()
-
-
-def test_messages_are_uniform_whatever_the_counts_are() -> None:
-    for message in mask_counts([np.zeros(20_000, dtype=np.int64)] * 3, SECRETS):
-        bits = np.unpackbits(message.view(np.uint8)).reshape(-1, 64).mean(axis=0)
-        assert abs(bits - 0.5).max() < 0.02  # more than five standard errors

@@ -40,13 +40,6 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 sys.argv[:2] = ["shoal"]
 main()
 """
-# Root may write anywhere, unless it gives up that right (CAP_DAC_OVERRIDE) for itself and what it starts.
-WITHOUT_OVERRIDE = """
-import ctypes, os, sys
-if os.geteuid() == 0 and ctypes.CDLL(None, use_errno=True).prctl(24, 1, 0, 0, 0):
-    raise OSError(ctypes.get_errno(), "cannot give up the right to override permissions")
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 def run(folder, *before, out="out", switches=()):
@@ -122,20 +115,3 @@ def test_no_room_for_another_file(people, limit, files):
 def test_no_room_for_rows_that_wait(people, limit):
     done = run(people, sys.executable, "-c", SMALL_HEAPS, limit)
     check_refusal(done, people, "cannot keep rows in a temporary file: ")
-
-
-def test_output_where_nothing_may_be_written(people):
-    (people / "shelf").mkdir(mode=0o555)
-    done = run(people, sys.executable, "-c", WITHOUT_OVERRIDE, COMMAND, out="shelf/out")
-    assert done.returncode == 2, done.stderr
-    assert done.stderr == "shoal: cannot write to shelf: Permission denied\n"
-    assert list((people / "shelf").iterdir()) == []
-
-
-def test_output_below_a_file(people):
-    (people / "file").write_text("mine", encoding="utf-8")
-    done = run(people, COMMAND, out="file/out")
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("shoal: cannot write to file: ")
-    assert "Traceback" not in done.stderr
-    assert (people / "file").read_text(encoding="utf-8") == "mine"

@@ -121,36 +121,6 @@ def test_one_file_is_none(stays, run, content, stated) -> None:
     assert run(stays) == (2, f"shoal: {stated}\n")
 
 
-def test_one_file_breaks_off(stays, run) -> None:
-    whole = (stays / "part-1.parquet").read_bytes()
-    (stays / "part-1.parquet").write_bytes(whole[:-20])
-    assert run(stays)[1] == (
-        "shoal: stays/part-1.parquet is not a readable Parquet file: it breaks off, is damaged or is something else\n"
-    )
-
-
-def test_rows_in_folders_within_are_not_left_out_silently(stays, run) -> None:
-    (stays / "year=2024").mkdir()
-    assert run(stays) == (
-        2,
-        (
-            "shoal: folder stays has a folder year=2024 in it, and shoal reads the .parquet files of one folder only; "
-            "put all files side by side, with what folders are named by as a column\n"
-        ),
-    )
-
-
-def test_what_does_not_matter(stays, run, tmp_path) -> None:
-    """Another order of columns, other kinds of text, a file without rows, another ending, hidden files."""
-    rows = table(seed=7)
-    pq.write_table(rows.select(["illness", "age", "ward"]), stays / "part-3.PARQUET")
-    pq.write_table(rows.set_column(1, "ward", rows["ward"].cast(pa.large_string())), stays / "part-4.pq")
-    pq.write_table(rows.slice(0, 0), stays / "part-5.parquet")
-    assert open_parquet(stays, SourceOptions()).n_rows == 5 * 600
-    assert run(stays) == (0, "")
-    assert pq.read_metadata(tmp_path / "out" / "public" / "data.parquet").num_rows == 5 * 600
-
-
 def late_damage(path: Path, chance: random.Random, size: int) -> None:
     whole = bytearray(path.read_bytes())
     at = int(len(whole) * (0.7 + 0.25 * chance.random()))
@@ -174,23 +144,6 @@ def test_a_page_that_is_damaged_late(stays, run, checksum) -> None:
     )
 
 
-@pytest.mark.parametrize("compression", ["none", "snappy"])
-def test_damaged_pages_give_valid_rows_or_an_error(tmp_path, compression) -> None:
-    """Codes beyond their dictionary would be read by compiled code without a look."""
-    path = tmp_path / "stays.parquet"
-    stated = []
-    for seed in range(40):
-        pq.write_table(table(20_000), path, row_group_size=4_000, compression=compression)
-        late_damage(path, random.Random(seed), (1, 16, 200)[seed % 3])
-        try:
-            for batch in open_parquet(path, SourceOptions(), 1_000).batches(dictionary=["ward", "illness"]):
-                batch.validate(full=True)
-        except InputError as error:
-            stated.append(str(error))
-    assert len(stated) > 10
-    assert all(said.startswith("stays.parquet is ") for said in stated)
-
-
 def test_the_verifier_reads_valid_rows_or_none(tmp_path) -> None:
     path = tmp_path / "data.parquet"
     n_refused = 0
@@ -205,15 +158,6 @@ def test_the_verifier_reads_valid_rows_or_none(tmp_path) -> None:
         except FAULTS:
             n_refused += 1
     assert n_refused > 10
-
-
-def test_checksums_find_every_damage(tmp_path) -> None:
-    path = tmp_path / "stays.parquet"
-    for seed in range(20):
-        pq.write_table(table(20_000), path, row_group_size=4_000, compression="none", write_page_checksum=True)
-        late_damage(path, random.Random(seed), 4)
-        with pytest.raises(InputError):
-            list(open_parquet(path, SourceOptions()).batches())
 
 
 def test_memory_that_runs_out_is_no_fault_of_the_file(stays, run, monkeypatch) -> None:

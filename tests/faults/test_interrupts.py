@@ -98,30 +98,6 @@ def test_killed(stays, tmp_path, written):
     assert not list(left.rglob("public"))
 
 
-def test_interrupted_while_counting(stays, tmp_path):
-    """Before there is a staging folder: the command itself is what is interrupted, not its start."""
-    arguments = [sys.executable, "-c", HEARING, COMMAND, "anonymize", stays / "stays.csv"]
-    arguments += ["-p", stays / "policy.yaml", "-o", tmp_path / "out"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        opened = Path(f"/proc/{process.pid}/fd")
-        if opened.exists():
-            wait_for(lambda: _reads(opened, "stays.csv"), process, "open source")
-        else:
-            time.sleep(1.5)
-        process.send_signal(signal.SIGINT)
-        said, complained = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, "")
-    assert complained == "shoal: interrupted; nothing was published\n"
-    assert list(tmp_path.iterdir()) == []
-
-
-def _reads(descriptors: Path, name: str) -> bool:
-    try:
-        return any(link.readlink().name == name for link in descriptors.iterdir())
-    except OSError:  # closed in between
-        return False
-
-
 def interrupted_in_a_kernel():
     """Do as compiled code does into which an interrupt falls."""
     with reporting(json_output=False):
@@ -147,12 +123,6 @@ def test_an_unforeseen_error_is_named_but_not_quoted(capsys):
     said = capsys.readouterr().err
     assert re.search(r"unexpected RuntimeError at test_interrupts.py:\d+; nothing was published", said)
     assert "Zaphod" not in said
-
-
-def test_an_unforeseen_error_is_shown_to_who_asks(monkeypatch):
-    monkeypatch.setenv("SHOAL_DEBUG", "1")
-    with pytest.raises(RuntimeError), reporting(json_output=False):
-        raise RuntimeError("cannot convert")
 
 
 def test_interrupted_while_the_staging_folder_is_made(tmp_path, monkeypatch):
@@ -284,10 +254,3 @@ def test_what_killed_runs_left_is_removed_by_the_next_of_the_same_user(tmp_path)
         assert sum(".first." in path.name for path in tmp_path.iterdir()) == 1, "its run lives"
         assert not left.exists()
     assert {path.name for path in tmp_path.iterdir()} == before
-
-
-def test_the_folder_of_a_killed_run_is_removed_by_the_next(stays, tmp_path):
-    stop(stays, tmp_path / "here", signal.SIGKILL, written=True)  # one that is just being made is left alone
-    (left,) = (tmp_path / "here").iterdir()
-    with Staging(tmp_path / "here" / "another"):
-        assert not left.exists()

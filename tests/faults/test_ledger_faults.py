@@ -17,11 +17,10 @@ import pytest
 import shoal
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
 from shoal.core.progress import Silent
-from shoal.linking.ledger import book, entering
+from shoal.linking.ledger import book
 from shoal.linking.ledger.book import Ledger
 from shoal.linking.ledger.checking import check, overview
 from shoal.linking.ledger.records import LedgerOptions
-from shoal.release.release import Staging
 
 COMMAND = Path(sys.executable).with_name("shoal")
 PEOPLE = "x,y,illness\n" + "a,a,flu\na,b,gout\nb,a,cold\nb,b,ulcer\n" * 4
@@ -52,13 +51,6 @@ LIMITED = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 os.execv(sys.argv[2], sys.argv[2:])
-"""
-# Root may write anywhere, unless it gives up that right (CAP_DAC_OVERRIDE) for itself and what it starts.
-WITHOUT_OVERRIDE = """
-import ctypes, os, sys
-if os.geteuid() == 0 and ctypes.CDLL(None, use_errno=True).prctl(24, 1, 0, 0, 0):
-    raise OSError(ctypes.get_errno(), "cannot give up the right to override permissions")
-os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
@@ -100,20 +92,6 @@ def publish(place: Path, policy: str, out: str, *, ledger: str = "ledger.db", wa
 def statuses(place: Path) -> list[str]:
     with Ledger.open(place / "ledger.db") as ledger:
         return [entry.status for entry in ledger.entries()]
-
-
-def test_killed_before_the_entry(place: Path) -> None:
-    killed(place, "shoal.linking.ledger.book:Ledger:enter:before", arguments("rows", "rows"))
-    assert not (place / "rows").exists()
-    assert statuses(place) == []
-    publish(place, "columns", "columns")
-    assert statuses(place) == ["published"]
-
-
-def test_killed_while_the_entry_is_written(place: Path) -> None:
-    killed(place, "shoal.linking.ledger.book:Ledger:_add_entry:after", arguments("rows", "rows"))
-    assert not (place / "rows").exists()
-    assert statuses(place) == []
 
 
 def test_killed_when_some_of_a_transaction_is_on_the_disk(place: Path) -> None:
@@ -166,20 +144,6 @@ def test_killed_between_publishing_and_mark(place: Path) -> None:
         publish(place, "columns", "columns")
 
 
-def test_interrupted_after_publishing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in place is marked as published, though the run ends with an error."""
-    put_in_place = Staging.publish
-
-    def interrupted(self: Staging, *rest: object) -> None:
-        put_in_place(self, *rest)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Staging, "publish", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        publish(place, "rows", "rows")
-    assert statuses(place) == ["published"]
-
-
 def test_runs_at_the_same_time(place: Path) -> None:
     """Either of two that collide may be first; the other sees it and is refused. A third is let through, and linked."""
     runs = [arguments("rows", "rows"), arguments("columns", "columns"), [*arguments("columns", "third"), "--warn"]]
@@ -202,24 +166,6 @@ def test_runs_at_the_same_time(place: Path) -> None:
     assert {entry.status for entry in entries} == {"published"}
     together = {each.releases for each in evaluations}
     assert {(one, other.number) for other in entries for one in range(1, other.number)} <= together
-
-
-def test_a_run_that_finds_another_entry_looks_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one run links, another enters a release that it does not go with."""
-    evaluate, calls = entering.evaluate, []
-
-    def meanwhile(question: object, progress: object) -> object:
-        calls.append(len(question.releases))
-        found = evaluate(question, progress)
-        if len(calls) == 1:
-            publish(place, "rows", "rows")
-        return found
-
-    monkeypatch.setattr(entering, "evaluate", meanwhile)
-    with pytest.raises(UnreachableError, match="together with release 1"):
-        publish(place, "columns", "columns")
-    assert calls == [1, 1, 2]
-    assert not (place / "columns").exists()
 
 
 def test_no_room_for_a_ledger(place: Path) -> None:
@@ -245,23 +191,6 @@ def test_no_room_for_an_entry(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
         publish(place, "rows", "again")
     assert not (place / "again").exists()
     assert (place / "ledger.db").read_bytes() == before
-
-
-def test_a_place_where_nothing_may_be_written(place: Path) -> None:
-    publish(place, "rows", "rows")
-    for name, ledger in (("empty", None), ("shelf", place / "ledger.db")):
-        (place / name).mkdir()
-        if ledger is not None:
-            ledger.rename(place / name / "ledger.db").chmod(0o444)
-        (place / name).chmod(0o555)
-        words = arguments("rows", "again", ledger=f"{name}/ledger.db")
-        done = run(place, sys.executable, "-c", WITHOUT_OVERRIDE, COMMAND, words=words)
-        assert done.returncode == 2
-        said = "cannot make the ledger" if ledger is None else "cannot write to the ledger"
-        assert f"{said} {name}/ledger.db" in done.stderr
-        assert not (place / "again").exists()
-    shown = ["ledger", "show", "shelf/ledger.db"]
-    assert run(place, sys.executable, "-c", WITHOUT_OVERRIDE, COMMAND, words=shown).returncode == 0
 
 
 def read_all(path: Path, back: Path) -> object:

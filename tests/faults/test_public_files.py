@@ -187,15 +187,6 @@ def test_a_rewritten_manifest_is_never_verified(public: Path, change: Callable[[
     assert (recorded.done, recorded.required) == (False, True)
 
 
-def test_unchanged_files_without_the_internal_folder_are_incomplete(public: Path, published: Path) -> None:
-    forge(public, pages=True)
-    answer = shoal.verify(public, source=people())
-    assert answer.verdict == "incomplete"
-    assert {text.split(":")[0] for text in answer.unchecked} == {"recorded", "truth"}
-    assert shoal.verify(public).verdict == "verified"  # nobody asked whether the rows are true
-    assert shoal.verify(published, source=people()).verdict == "verified"
-
-
 def test_the_command_says_what_was_not_checked(public: Path, tmp_path: Path) -> None:
     source = tmp_path / "people.parquet"
     pa.parquet.write_table(people(), source)

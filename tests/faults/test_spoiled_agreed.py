@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import delitem, setitem
 from pathlib import Path
 from typing import Any
 
@@ -176,76 +177,6 @@ def moved(release: Spoiled, row: int, number: int) -> None:
 # Rows
 
 
-@mutant("classes")
-def _number_of_a_row(release):
-    release.set("class", release.rows_of(1)[0], max(release.column("class")))
-
-
-@mutant("classes", L)
-def _class_without_number(release):
-    release.put("class", [0 if number == 1 else number for number in release.column("class")])
-
-
-@mutant("classes")
-def _class_beyond_the_last(release):
-    release.set("class", release.rows_of(1)[0], release.plan["classes"] + 1)
-
-
-@mutant("classes")
-def _negative_class(release):
-    release.set("class", release.rows_of(1)[0], -1)
-
-
-@mutant("classes")
-def _missing_class(release):
-    release.set("class", release.rows_of(1)[0], None)
-
-
-@mutant("class column")
-def _classes_as_text(release):
-    release.put("class", [str(number) for number in release.column("class")], pa.string())
-
-
-@mutant("class column")
-def _classes_as_decimals(release):
-    release.put("class", [float(number) for number in release.column("class")], pa.float64())
-
-
-@mutant("columns")
-def _class_column_dropped(release):
-    release.table = release.table.drop(["class"])
-
-
-@mutant("columns")
-def _class_column_last(release):
-    release.table = release.table.select(["age", "town", "illness", "class"])
-
-
-@mutant("columns")
-def _further_column(release):
-    release.table = release.table.append_column("age (exact)", pa.array(range(release.table.num_rows)))
-
-
-@mutant("columns")
-def _classes_under_another_name(release):
-    release.table = release.table.rename_columns(["bucket", "age", "town", "illness"])
-
-
-@mutant("values")
-def _value_that_the_plan_does_not_know(release):
-    release.set("illness", 0, "plague")
-
-
-@mutant("values")
-def _missing_value(release):
-    release.set("illness", 0, None)
-
-
-@mutant("values")
-def _value_in_another_spelling(release):
-    release.put("illness", [v if n else f"{v} " for n, v in enumerate(release.column("illness"))])
-
-
 @mutant("records")
 def _too_few_records(release):
     values, needed = release.column("illness"), release.plan["records"]
@@ -255,16 +186,6 @@ def _too_few_records(release):
     shown = sorted(first.values())  # one row for each value of each class
     rest = sorted(set(range(len(values))) - set(shown))
     release.take([*shown, *rest][: needed - 1])
-
-
-@mutant("rows")
-def _fewer_rows_than_declared(release):
-    release.table = release.table.slice(1)
-
-
-@mutant("rows", "records", "labels", "hygiene", L)
-def _no_rows(release):
-    release.table = release.table.slice(0, 0)
 
 
 @mutant(L)
@@ -348,16 +269,6 @@ def _label_that_nobody_declared(release):
     release.labels["age"]["another"] = release.labels["age"].pop(label)
 
 
-@mutant("labels")
-def _label_that_no_row_has(release):
-    release.labels["age"]["99"] = {"from": 99, "below": 100}
-
-
-@mutant("labels")
-def _cover_without_meaning(release):
-    release.labels["age"][release.column("age")[0]] = {"from": 30, "below": 20}
-
-
 # The manifest
 
 
@@ -366,53 +277,13 @@ def promise_of(release: Spoiled) -> dict[str, Any]:
 
 
 @mutant(L)
-def _l_lowered(release):
-    promise_of(release)["parameters"]["l"] = 2
-
-
-@mutant(L)
-def _l_raised(release):
-    promise_of(release)["parameters"]["l"] = 4
-
-
-@mutant(L)
-def _delta_lowered(release):
-    promise_of(release)["parameters"]["delta"] = 0.001
-
-
-@mutant(L)
-def _delta_dropped(release):
-    del promise_of(release)["parameters"]["delta"]
-
-
-@mutant(L)
 def _achieved_exaggerated(release):
     promise_of(release)["achieved"] += 1
-
-
-@mutant("distinct-l-diversity")
-def _promise_of_another_kind(release):
-    release.manifest["guarantees"] = [{"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": 3.0}]
-
-
-@mutant(K)
-def _promise_of_another_plan(release):
-    release.manifest["guarantees"] = [{"model": K, "parameters": {"k": 2, "delta": 0.05}, "achieved": 10.0}]
 
 
 @mutant("manifest")
 def _second_promise(release):
     release.manifest["guarantees"] *= 2
-
-
-@mutant("manifest")
-def _method_renamed(release):
-    release.manifest["method"] = "mondrian"
-
-
-@mutant("manifest")
-def _plan_not_declared(release):
-    del release.manifest["agreed"]
 
 
 @mutant("folder", "columns")
@@ -422,28 +293,8 @@ def _passed_off_as_mondrian(release):
 
 
 @mutant("manifest")
-def _records_withheld(release):
-    release.manifest["withheld"] = 5
-
-
-@mutant("manifest")
-def _value_declared_missing(release):
-    release.manifest["missing"]["tokens"] = ["", "flu"]
-
-
-@mutant("manifest")
 def _records_dropped(release):
     release.manifest["missing"] |= {"policy": "drop", "dropped": 3}
-
-
-@mutant("manifest")
-def _levels(release):
-    release.manifest["levels"] = {"age": 0, "town": 0}
-
-
-@mutant("attributes")
-def _quasi_attribute_called_insensitive(release):
-    release.manifest["attributes"]["town"] = {"role": "insensitive", "kind": "category"}
 
 
 @mutant("attributes")
@@ -468,11 +319,6 @@ def _sensitive_labels(release):
 @mutant("plan")
 def _number_of_classes(release):
     release.manifest["agreed"]["classes"] += 1
-
-
-@mutant("manifest")
-def _another_name_for_the_plan(release):
-    release.manifest["agreed"]["file"] = "../plan.json"
 
 
 # The plan
@@ -517,22 +363,12 @@ def _declared_digest_edited(release):
     release.after = lambda public: redeclared(public, digest="0" * 64)
 
 
-@mutant("plan")
-def _declared_sha256_edited(release):
-    release.after = lambda public: redeclared(public, sha256="0" * 64)
-
-
 def redeclared(public: Path, **changes: str) -> None:
     path = public / "manifest.json"
     manifest = json.loads(path.read_text())
     plan = (public / "plan.json").read_bytes()
     manifest["agreed"] |= {"sha256": _sha(plan), "digest": json.loads(plan)["digest"], **changes}
     path.write_text(json.dumps(manifest))
-
-
-@mutant("plan")
-def _no_plan(release):
-    release.after = lambda public: (public / "plan.json").unlink()
 
 
 @mutant("plan", "folder")
@@ -551,51 +387,6 @@ def instead_of(name: str, make: Callable[[Path], object]) -> Callable[[Path], No
         make(public / name)
 
     return exchange
-
-
-@mutant("plan", "folder")
-def _folder_called_plan(release):
-    release.after = instead_of("plan.json", Path.mkdir)
-
-
-@mutant("plan", "folder")
-def _plan_that_never_comes(release):
-    release.after = instead_of("plan.json", os.mkfifo)
-
-
-@mutant("plan", "folder")
-def _plan_without_end(release):
-    release.after = instead_of("plan.json", lambda path: path.symlink_to("/dev/zero"))
-
-
-@mutant("file", "folder")
-def _rows_that_never_come(release):
-    release.after = instead_of("data.parquet", os.mkfifo)
-
-
-@mutant("folder")
-def _readme_that_never_comes(release):
-    release.after = instead_of("README.md", os.mkfifo)
-
-
-@mutant("plan")
-def _half_a_character_in_the_plan(release):
-    release.plan["sensitive"]["values"].append("\ud800")
-
-
-@mutant("plan")
-def _half_a_character_in_a_name(release):
-    release.plan["quasi"][0]["name"] = "age\udfff"
-
-
-@mutant("manifest")
-def _half_a_character_in_a_label(release):
-    release.labels["town"]["\ud800"] = {"values": ["\ud800"]}
-
-
-@mutant("folder")
-def _further_file(release):
-    release.after = lambda public: (public / "plan.json.orig").write_text("{}")
 
 
 # With the source
@@ -649,15 +440,109 @@ def _source_with_a_missing_value(release):
     release.source = release.source.set_column(1, "town", pa.array([None, *towns[1:]]))
 
 
-@mutant("truth", source=True)
-def _another_owners_source(release):
-    release.source = people(release.table.num_rows, seed=99)
-
-
 def achieved(release: Spoiled) -> None:
     values = release.column("illness")
     kinds = [len({values[row] for row in release.rows_of(n + 1)}) for n in range(release.plan["classes"])]
     promise_of(release)["achieved"] = float(min(kinds))
+
+
+# Changes of one step, and the checks that must fail without the source.
+NAMED |= {
+    "number of a row": (lambda r: r.set("class", r.rows_of(1)[0], max(r.column("class"))), {"classes"}),
+    "class without number": (
+        lambda r: r.put("class", [0 if number == 1 else number for number in r.column("class")]),
+        {"classes", L},
+    ),
+    "class beyond the last": (lambda r: r.set("class", r.rows_of(1)[0], r.plan["classes"] + 1), {"classes"}),
+    "negative class": (lambda r: r.set("class", r.rows_of(1)[0], -1), {"classes"}),
+    "missing class": (lambda r: r.set("class", r.rows_of(1)[0], None), {"classes"}),
+    "classes as text": (
+        lambda r: r.put("class", [str(number) for number in r.column("class")], pa.string()),
+        {"class column"},
+    ),
+    "classes as decimals": (
+        lambda r: r.put("class", [float(number) for number in r.column("class")], pa.float64()),
+        {"class column"},
+    ),
+    "class column dropped": (lambda r: setattr(r, "table", r.table.drop(["class"])), {"columns"}),
+    "class column last": (
+        lambda r: setattr(r, "table", r.table.select(["age", "town", "illness", "class"])),
+        {"columns"},
+    ),
+    "further column": (
+        lambda r: setattr(r, "table", r.table.append_column("age (exact)", pa.array(range(r.table.num_rows)))),
+        {"columns"},
+    ),
+    "classes under another name": (
+        lambda r: setattr(r, "table", r.table.rename_columns(["bucket", "age", "town", "illness"])),
+        {"columns"},
+    ),
+    "value that the plan does not know": (lambda r: r.set("illness", 0, "plague"), {"values"}),
+    "missing value": (lambda r: r.set("illness", 0, None), {"values"}),
+    "value in another spelling": (
+        lambda r: r.put("illness", [v if n else f"{v} " for n, v in enumerate(r.column("illness"))]),
+        {"values"},
+    ),
+    "fewer rows than declared": (lambda r: setattr(r, "table", r.table.slice(1)), {"rows"}),
+    "no rows": (lambda r: setattr(r, "table", r.table.slice(0, 0)), {"rows", "records", "labels", "hygiene", L}),
+    "label that no row has": (lambda r: setitem(r.labels["age"], "99", {"from": 99, "below": 100}), {"labels"}),
+    "cover without meaning": (
+        lambda r: setitem(r.labels["age"], r.column("age")[0], {"from": 30, "below": 20}),
+        {"labels"},
+    ),
+    "l lowered": (lambda r: setitem(promise_of(r)["parameters"], "l", 2), {L}),
+    "l raised": (lambda r: setitem(promise_of(r)["parameters"], "l", 4), {L}),
+    "delta lowered": (lambda r: setitem(promise_of(r)["parameters"], "delta", 0.001), {L}),
+    "delta dropped": (lambda r: delitem(promise_of(r)["parameters"], "delta"), {L}),
+    "promise of another kind": (
+        lambda r: setitem(
+            r.manifest, "guarantees", [{"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": 3.0}]
+        ),
+        {"distinct-l-diversity"},
+    ),
+    "promise of another plan": (
+        lambda r: setitem(
+            r.manifest, "guarantees", [{"model": K, "parameters": {"k": 2, "delta": 0.05}, "achieved": 10.0}]
+        ),
+        {K},
+    ),
+    "method renamed": (lambda r: setitem(r.manifest, "method", "mondrian"), {"manifest"}),
+    "plan not declared": (lambda r: delitem(r.manifest, "agreed"), {"manifest"}),
+    "records withheld": (lambda r: setitem(r.manifest, "withheld", 5), {"manifest"}),
+    "value declared missing": (lambda r: setitem(r.manifest["missing"], "tokens", ["", "flu"]), {"manifest"}),
+    "levels": (lambda r: setitem(r.manifest, "levels", {"age": 0, "town": 0}), {"manifest"}),
+    "quasi attribute called insensitive": (
+        lambda r: setitem(r.manifest["attributes"], "town", {"role": "insensitive", "kind": "category"}),
+        {"attributes"},
+    ),
+    "another name for the plan": (lambda r: setitem(r.manifest["agreed"], "file", "../plan.json"), {"manifest"}),
+    "declared sha256 edited": (
+        lambda r: setattr(r, "after", lambda public: redeclared(public, sha256="0" * 64)),
+        {"plan"},
+    ),
+    "no plan": (lambda r: setattr(r, "after", lambda public: (public / "plan.json").unlink()), {"plan"}),
+    "folder called plan": (lambda r: setattr(r, "after", instead_of("plan.json", Path.mkdir)), {"plan", "folder"}),
+    "plan that never comes": (lambda r: setattr(r, "after", instead_of("plan.json", os.mkfifo)), {"plan", "folder"}),
+    "plan without end": (
+        lambda r: setattr(r, "after", instead_of("plan.json", lambda path: path.symlink_to("/dev/zero"))),
+        {"plan", "folder"},
+    ),
+    "rows that never come": (lambda r: setattr(r, "after", instead_of("data.parquet", os.mkfifo)), {"file", "folder"}),
+    "readme that never comes": (lambda r: setattr(r, "after", instead_of("README.md", os.mkfifo)), {"folder"}),
+    "half a character in the plan": (lambda r: r.plan["sensitive"]["values"].append("\ud800"), {"plan"}),
+    "half a character in a name": (lambda r: setitem(r.plan["quasi"][0], "name", "age\udfff"), {"plan"}),
+    "half a character in a label": (
+        lambda r: setitem(r.labels["town"], "\ud800", {"values": ["\ud800"]}),
+        {"manifest"},
+    ),
+    "further file": (
+        lambda r: setattr(r, "after", lambda public: (public / "plan.json.orig").write_text("{}")),
+        {"folder"},
+    ),
+}
+TRUE |= {
+    "another owners source": (lambda r: setattr(r, "source", people(r.table.num_rows, seed=99)), {"truth"}),
+}
 
 
 @pytest.mark.parametrize("name", NAMED)

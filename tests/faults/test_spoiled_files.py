@@ -201,14 +201,6 @@ def test_identifiers_in_the_metadata_of_a_column(parquet, tmp_path):
     assert "hygiene" in parquet.judge(tmp_path)
 
 
-def test_data_frame_metadata(parquet, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(parquet.table.to_pydict(), index=[f"P{i}" for i in range(8)])
-    parquet.table = pa.Table.from_pandas(frame, preserve_index=False)
-    parquet.parquet["store_schema"] = True
-    assert parquet.judge(tmp_path) == {"hygiene"}
-
-
 def test_arrow_schema_metadata(parquet, tmp_path):
     parquet.parquet["store_schema"] = True
     assert parquet.judge(tmp_path) == {"hygiene"}
@@ -232,11 +224,6 @@ def test_unused_dictionary_entries(parquet, tmp_path):
     parquet.table = parquet.table.set_column(3, "illness", pa.DictionaryArray.from_arrays(illness.indices, entries))
     assert b"Ann Smith" in parquet.write(tmp_path).joinpath("public", "data.parquet").read_bytes()
     assert parquet.failed(verify(tmp_path)) == {"dictionaries"}
-
-
-def test_dictionaries_of_several_row_groups(parquet, tmp_path):
-    parquet.parquet["row_group_size"] = 3
-    assert parquet.judge(tmp_path) == set()
 
 
 def test_bytes_hidden_between_columns(parquet, tmp_path):

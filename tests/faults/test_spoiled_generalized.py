@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify, verify_table
+from shoal.verify.verifier import verify
 
 VIRUS, ILLNESS = "viral", "any illness"
 TREE = {"any": {"viral": {"flu": {}, "hiv": {}}, "other": {"ulcer": {}}}}
@@ -207,25 +207,3 @@ def test_other_weights_than_those_the_promise_was_kept_with(generalized, tmp_pat
     generalized.manifest["guarantees"][0]["parameters"]["weights"] = {"ulcer": 1}
     verification = verify(generalized.write(tmp_path / "none"))
     assert "covers no value that has a weight" in verification.guarantees[0].detail
-
-
-def test_labels_are_published_as_text():
-    attributes = {
-        "q": {"role": "quasi", "kind": "category", "labels": {"x": {"values": ["x"]}}},
-        "s": {"role": "sensitive", "kind": "category", "labels": {str(s): {"values": [str(s)]} for s in (1, 2)}},
-    }
-    stated = {
-        "format": 1,
-        "shoal_version": "0",
-        "method": "sweep",
-        "method_parameters": {},
-        "guarantees": [{"model": "tau-l-diversity", "parameters": {"tau": 0.5, "l": 2}, "achieved": 0.5}],
-        "parts": [["q", "s"]],
-        "rows": 2,
-        "withheld": 0,
-        "missing": {"policy": "category", "tokens": [""], "dropped": 0},
-        "attributes": attributes,
-    }
-    assert verify_table(pa.table({"q": ["x", "x"], "s": ["1", "2"]}), stated).verified
-    refused = verify_table(pa.table({"q": ["x", "x"], "s": [1, 2]}), stated)
-    assert [check.name for check in refused.checks if not check.ok] == ["columns"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -301,46 +300,6 @@ def test_kept_and_hidden_records_of_a_class_count_together(
     (check,) = [one for one in found.checks if one.name == "defended"]
     assert check.ok == (why is None)
     assert why is None or why in check.detail
-
-
-def test_the_verifier_agrees_with_counting_by_hand() -> None:
-    """All numbers of records of each value under the label of a class of seven, judged by fractions."""
-    source = pa.table({"q": ["a"] * 7, "s": ["u", "u", "u", "v", "v", "w", "x"]})
-    own, tau, accepted = source["s"].to_pylist(), Fraction(2, 5), 0
-    base = {value: Fraction(own.count(value), 7) for value in set(own)}
-    labels = {"any": {"values": ["u", "v", "w", "x"]}}
-    for numbers in itertools.product(range(4), range(3), range(2), range(2)):
-        if not any(numbers):
-            continue
-        some = dict(zip("uvwx", numbers, strict=True))
-        chosen = [own[:place].count(value) < some[value] for place, value in enumerate(own)]
-        published = ["any" if hidden else value for value, hidden in zip(own, chosen, strict=True)]
-        hidden_values = [value for value, hidden in zip(own, chosen, strict=True) if hidden]
-        kept = {text: {"values": [text]} for text in published if text != "any"}
-        entry = {"role": "sensitive", "kind": "category", "labels": labels | kept, "defended": True}
-        quasi = {"role": "quasi", "kind": "category", "labels": {"a": {"values": ["a"]}}}
-        manifest = manifest_of({"q": quasi, "s": entry}, 7)
-        stated = pa.table(
-            {
-                "q": ["a"] * len(hidden_values),
-                "s": ["any"] * len(hidden_values),
-                "value of s": hidden_values,
-                "records": [1] * len(hidden_values),
-            }
-        )
-        found = verify_table(
-            pa.table({"q": ["a"] * 7, "s": published}),
-            manifest,
-            source=open_source(source, SourceOptions()),
-            labelled=stated,
-        )
-        (check,) = [one for one in found.checks if one.name == "defended"]
-        expected = all(
-            Fraction(hidden_values.count(value), len(hidden_values)) <= max(tau, base[value]) for value in base
-        )
-        assert check.ok == expected, (published, check.detail)
-        accepted += expected
-    assert 5 < accepted < 40
 
 
 def manifest_of(attributes: dict[str, Any], rows: int) -> dict[str, Any]:

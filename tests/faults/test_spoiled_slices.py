@@ -147,18 +147,6 @@ def test_the_honest_release_is_accepted(release, tmp_path):
     assert public.as_dict() == verification.as_dict()
 
 
-@pytest.mark.parametrize("written", ["parquet", "csv"])
-def test_without_the_witness_truth_is_not_checked(written, tmp_path):
-    release = Release(written, None)
-    verification = release.verify(tmp_path / "honest")
-    assert verification.verdict == "incomplete"
-    assert "truth" in [check.name for check in verification.checks if check.required and not check.done]
-    release.source["age"] = [*release.source["age"][1:], 22]
-    assert release.judge(tmp_path / "other") == set()
-    release.source = {name: values[1:] for name, values in release.source.items()}
-    assert release.judge(tmp_path / "fewer") == {"source counts"}
-
-
 # Values in other buckets, or changed ---------------------------------------------------------------------------
 
 

@@ -398,21 +398,6 @@ def test_a_matrix_that_cannot_lead_to_the_published_values_is_refused(technique:
     assert any(said in failure for failure in verified(technique, "plain", spoil).failures)
 
 
-def test_rows_that_chance_explains_badly_are_not_refused() -> None:
-    """No file shows what was drawn; the check's text says so, here and in JSON, and the verdict stays."""
-
-    def far(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:
-        columns["wage"] = [None if wage is None else 10**6 for wage in columns["wage"]]
-
-    answer = verified("noise", "plain", far)
-    assert answer.verdict == "verified"
-    (found,) = [check for check in answer.as_dict()["checks"] if check["name"] == "technique"]
-    assert found["detail"] == (
-        "wage (noise): numbers lie on the declared grid and within its bounds, and neither values nor missing values "
-        "are more frequent than in the source; the noise itself is not checkable from files"
-    )
-
-
 @pytest.mark.parametrize(
     ("technique", "column"), [("bounded noise", "age"), ("shuffling", "wage"), ("averages", "wage")]
 )
@@ -424,20 +409,6 @@ def test_words_are_no_numbers_whether_or_not_the_source_is_given(technique: str,
         assert f"{column} ({manifest['techniques'][column]['technique']}) has values that are no numbers" in str(
             answer.failures
         )
-
-
-@pytest.mark.parametrize("method", ["plain", "mondrian", "microaggregation"])
-@pytest.mark.parametrize("technique", [name for name, columns in TECHNIQUES.items() if columns])
-def test_what_is_not_checkable_is_stated(technique: str, method: str) -> None:
-    if method == "microaggregation" and "illness" in TECHNIQUES[technique]:
-        method = "plain"  # averages keep no model of values before a technique
-    table, manifest, _ = honest(technique, method)
-    determined = technique in ("rounding", "coding", "coding by shares", "bare hashes")
-    for given in (None, open_source(source())):
-        stated = [c.detail for c in verify_table(table, manifest, source=given).checks if c.name == "technique"]
-        unknown = [detail for detail in stated if detail.endswith(" is not checkable from files")]
-        assert len(unknown) == (0 if determined else len(manifest["techniques"]))
-        assert given is not None or not any("in the source" in detail for detail in stated)
 
 
 def test_values_that_no_matrix_has_are_refused_without_the_source() -> None:

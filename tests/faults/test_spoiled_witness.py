@@ -139,7 +139,6 @@ def test_a_spoiled_witness_is_refused(release: Path, spoiled: str) -> None:
     assert failed(found) == expected
 
 
-MOVED = {"cost": {"role": "insensitive", "technique": "permutation"}}
 FOLLOWED: dict[str, dict[str, Any]] = {  # releases whose columns or people are also compared by the witness
     "averages": {"method": {"microaggregation": {}}, "privacy": [K]},
     "a row of each person": {"privacy": [K], "unit": "name", "sample": {"one_per": "unit"}},
@@ -252,16 +251,6 @@ def test_a_source_that_differs_is_refused(release: Path) -> None:
     )
     assert failed(judge(release, other)) == {"truth"}
     assert failed(judge(release, table.slice(1))) >= {"truth"}
-
-
-def test_without_a_witness_truth_is_not_checked(release: Path) -> None:
-    (release / "internal" / "witness.parquet").unlink()
-    found = judge(release)
-    (truth,) = [check for check in found.checks if check.name == "truth"]
-    assert (truth.ok, truth.done) == (True, False)
-    stated = {"name": "truth", "ok": True, "detail": truth.detail, "done": False, "required": True}
-    assert stated in found.as_dict()["checks"]
-    assert not found.verified
 
 
 def test_what_apply_notes_is_what_the_verifier_reads() -> None:

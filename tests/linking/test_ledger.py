@@ -6,7 +6,6 @@ import csv
 import json
 import sqlite3
 import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ import pyarrow.csv as pa_csv
 import pytest
 
 import shoal
-from shoal.cli.publishing import read_ledger_options
 from shoal.core.errors import FindingsError, InputError, UnreachableError, UsageError, VerificationError
 from shoal.core.progress import Silent
-from shoal.linking.ledger import book, checking
+from shoal.linking.ledger import book
 from shoal.linking.ledger.book import Ledger
 from shoal.linking.ledger.checking import check, export, overview, strike
 from shoal.linking.ledger.entering import add, enter_verified
-from shoal.linking.ledger.evaluating import is_complete, sets_among
 from shoal.linking.ledger.records import Entry, LedgerOptions
 from shoal.release.release import Release, Staging
 from shoal.sources.opening import open_source
@@ -249,25 +246,6 @@ def test_releases_are_linked_with_those_about_the_same_population(place: Path) -
         publish(place, "more", "y", population="patients")
 
 
-@pytest.mark.parametrize("name", ["Patients", "PATIENTS", "ｐatients"])
-def test_a_population_is_not_spelled_in_two_ways(place: Path, name: str) -> None:
-    publish(place, "rows", "x", population="patients")
-    with pytest.raises(UsageError, match=r"has no population '.*'; did you mean 'patients'\?"):
-        publish(place, "columns", "y", population=name)
-
-
-def test_the_only_population_is_meant_if_none_is_named(place: Path) -> None:
-    publish(place, "rows", "x", population="patients")
-    with pytest.raises(UnreachableError, match="'patients'"):
-        publish(place, "columns", "y")
-
-
-def test_without_a_folder_nothing_is_released_so_nothing_is_entered(place: Path) -> None:
-    with pytest.raises(UsageError, match="give a folder"):
-        shoal.anonymize(place / "people.csv", policy("x"), ledger=place / "ledger.db")
-    assert not (place / "ledger.db").exists()
-
-
 def test_every_sensitive_attribute_is_linked_by_itself(place: Path) -> None:
     both = ("illness", "job")
     publish(place, "rows", policy=policy("x", sensitive=both))
@@ -364,26 +342,6 @@ def test_public_files_are_kept_byte_by_byte_and_alone(place: Path) -> None:
         not in content
     )
     assert [path.name for path in place.glob("ledger.db*")] == ["ledger.db"]
-
-
-def test_files_larger_than_a_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.linking.ledger.records.PIECE", 64)
-    publish(place, "rows", "x")
-    with sqlite3.connect(place / "ledger.db") as connection:
-        assert connection.execute("SELECT max(place) FROM piece").fetchone()[0] > 2
-    connection.close()
-    with pytest.raises(UnreachableError):
-        publish(place, "columns", "y")
-
-
-def test_nothing_is_left_unpacked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place / "temporary"))
-    publish(place, "rows", "x")
-    publish(place, "columns", "y", warn=True)
-    with pytest.raises(UnreachableError):
-        publish(place, "third", "y")
-    assert list((place / "temporary").iterdir()) == []
 
 
 @pytest.mark.parametrize("table", book.TABLES)
@@ -526,31 +484,6 @@ def test_baskets_in_other_groups_cannot_be_linked(place: Path) -> None:
     assert [each["people_linked"] for each in found["sets"]] == [16, 16]
 
 
-def test_looking_back(place: Path) -> None:
-    publish(place, "rows", "x")
-    publish(place, "columns", "y", warn=True)
-    (found,) = check(place / "ledger.db", None, None, Silent())
-    assert found.fails
-    assert [(each.releases, each.l) for each in found.linked[0].failing] == [((1, 2), 1)]
-    with Ledger.open(place / "ledger.db", write=True) as ledger:
-        assert len(ledger.evaluations()) == 3  # what was exact stands
-        assert [each["l"] for each in overview(ledger)["releases"]] == [1, 1]
-        ledger.set_limits("everybody", floor=1)
-    assert not check(place / "ledger.db", None, None, Silent())[0].fails
-    people = open_source(place / "people.csv")
-    (anew,) = check(place / "ledger.db", None, people, Silent())
-    assert not anew.fails
-    with Ledger.open(place / "ledger.db", write=True) as ledger:
-        assert [each.basis for each in ledger.evaluations()] == ["source"] * 3 + ["people"] * 3
-        ledger.set_limits("everybody", floor=3)
-    (raised,) = check(place / "ledger.db", None, None, Silent())
-    assert [(each.releases, each.below) for each in raised.linked[0].failing] == [
-        ((1, 2), None),
-        ((1,), None),
-        ((2,), None),
-    ]
-
-
 def test_a_table_of_other_people_does_not_lift_a_verdict(place: Path) -> None:
     publish(place, "rows", "x")
     publish(place, "columns", "y", warn=True)
@@ -651,16 +584,6 @@ def test_newer_and_older_ledgers(place: Path) -> None:
     assert not (place / "columns").exists()
 
 
-def test_sets_of_releases() -> None:
-    assert len(sets_among(range(7), 0)) == 2**6
-    assert len(sets_among(range(8), 0)) == 1 + 7 + 21 + 1
-    assert len(sets_among(range(1, 8))) == 2**7 - 1
-    assert len(sets_among(range(1, 9))) == 8 + 28 + 56 + 1
-    assert is_complete(7)
-    assert not is_complete(8)
-    assert all(chosen[-1] == 0 for chosen in sets_among(range(8), 0))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -674,21 +597,3 @@ def test_sets_of_releases() -> None:
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         LedgerOptions(Path("ledger.db"), **options)
-
-
-def test_options_without_a_ledger() -> None:
-    assert read_ledger_options(None, None, None, None, False) is None
-    for given in ((None, "a", None, None, False), (None, None, None, 3, False), (None, None, None, None, True)):
-        with pytest.raises(UsageError, match="name it with --ledger"):
-            read_ledger_options(*given)
-
-
-def test_which_answer_stands() -> None:
-    def answer(basis: Any, l: int, problem: str | None = None, attributes: tuple[str, ...] = ("x",)) -> Any:
-        return checking.Evaluation((1,), "illness", attributes, basis, 2, l, 1, 1, 0, True, problem)
-
-    answers = [answer("classes", 1), answer("source", 3), answer("classes", 2), answer("source", 4, "too many")]
-    assert checking.standing(answers)["illness", (1,)].l == 3
-    assert checking.standing([*answers, answer("people", 5)])["illness", (1,)].l == 3
-    assert checking.standing([*answers, answer("classes", 1, None, ("x", "y"))])["illness", (1,)].l == 1
-    assert checking.standing([answers[0], answers[2]])["illness", (1,)].l == 2

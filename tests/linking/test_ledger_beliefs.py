@@ -81,39 +81,11 @@ def test_the_same_classes_again_teach_nothing(tmp_path: Path, people: pa.Table, 
     assert [each["people_unkept"] for each in again.evidence["ledger"]["linked"][0]["sets"]] == [0, 0]
 
 
-@pytest.mark.parametrize("method", ["sweep", "hilbert", "local-suppression"])
-def test_the_same_classes_again_teach_nothing_although_they_overlap(
-    tmp_path: Path, people: pa.Table, method: str
-) -> None:
-    """People are not all resolved to the class of their record, in both releases alike."""
-    wanted = policy("street") | {"method": {method: {}}}
-    wanted["attributes"]["trade"] = policy("trade")["attributes"]["trade"]
-    wanted["privacy"] = [{"k-anonymity": {"k": 5}}] + ([] if method == "local-suppression" else wanted["privacy"])
-    publish(tmp_path, "first", people, wanted)
-    again = publish(tmp_path, "again", people, wanted)
-    for one in again.evidence["ledger"]["linked"]:
-        assert [each["people_unkept"] + each["people_exposed"] for each in one["sets"]] == [0] * len(one["sets"])
-
-
 @pytest.mark.parametrize("model", PROMISES)
 def test_every_promise_about_shares_is_held_against_beliefs(tmp_path: Path, people: pa.Table, model: str) -> None:
     publish(tmp_path, "streets", people, policy("street", model))
     with pytest.raises(UnreachableError, match=f"where .*{model} .* was promised"):
         publish(tmp_path, "trades", people, policy("trade", model))
-
-
-def test_a_release_that_promises_less_does_not_release_the_others(tmp_path: Path, people: pa.Table) -> None:
-    publish(tmp_path, "streets", people, policy("street"))
-    weaker = policy("trade") | {"privacy": [{"k-anonymity": {"k": 4}}]}
-    with pytest.raises(UnreachableError, match=r"where 0\.33 by simple-l-diversity"):
-        publish(tmp_path, "trades", people, weaker)
-
-
-def test_the_weakest_of_several_promises_is_enough(tmp_path: Path, people: pa.Table) -> None:
-    """By itself the second is 1.1-diverse, which is all that both together are held to."""
-    publish(tmp_path, "first", people, policy("street"))
-    weaker = policy("street") | {"privacy": [{"simple-l-diversity": {"l": 1}}, {"k-anonymity": {"k": 4}}]}
-    publish(tmp_path, "second", people, weaker)
 
 
 def test_without_people_beliefs_are_judged_for_one_and_for_all(tmp_path: Path, people: pa.Table) -> None:
@@ -147,22 +119,6 @@ def test_beliefs_by_hand(first: list[int], second: list[int], sharing: int, kept
     left, people = np.array([[first], [second]]), np.array([sharing])
     holds, largest = judge("simple-l-diversity", {"l": 3}, [5, 5, 5]).judge(left, people, people)
     assert (holds.tolist(), largest.tolist()) == ([kept], [pytest.approx(belief)])
-
-
-def test_rare_values_in_common_are_believed_less_only_if_they_are_rare_everywhere() -> None:
-    """Both classes have one of a and one of b each, and b is nine times as frequent in the tables."""
-    left, one = np.array([[[1, 1]], [[1, 1]]]), np.array([1])
-    _, largest = judge("simple-l-diversity", {"l": 2}, [1, 9]).judge(left, one, one)
-    assert largest[0] == pytest.approx(0.9)
-
-
-def test_distances_of_beliefs_follow_the_order_of_values() -> None:
-    left, one = np.array([[[0, 4, 1]], [[0, 1, 4]]]), np.array([1])
-    for distance, kept in (("equal", False), ("ordered", True)):
-        asked = judge("t-closeness", {"t": 0.3, "distance": distance}, [5, 5, 5], order=["a", "b", "c"])
-        assert asked.judge(left, one, one)[0].tolist() == [kept]
-    with pytest.raises(InputError, match="cannot be checked"):
-        judge("t-closeness", {"t": 0.3, "distance": "ordered"}, [5, 5, 5]).judge(left, one, one)
 
 
 def test_a_promise_that_nobody_can_check_is_not_passed_over() -> None:

@@ -18,7 +18,6 @@ from shoal.linking.ledger.checking import check
 from shoal.linking.ledger.records import LedgerOptions
 from shoal.linking.linking import link
 from shoal.release.release import Release
-from shoal.sources.opening import open_source
 
 INTERVALS = {"intervals": {"min": 0, "max": 100, "widths": [1, 2, 4, 20]}}
 ILLNESSES = ["flu", "gout", "cold", "ulcer"]
@@ -94,23 +93,6 @@ def test_two_k_anonymous_releases_whose_classes_few_people_share_are_refused(
     assert found.fails
     (joint,) = (one for one in found.linked if not one.sensitive)
     assert [(each.releases, each.below, each.alone, each.l) for each in joint.failing] == [((1, 2), below, alone, 1)]
-
-
-def test_the_smallest_guaranteed_size_is_enough(tmp_path: Path, strangers: pa.Table) -> None:
-    publish(tmp_path, "streets", strangers, by("street", strangers, {"k-anonymity": {"k": 300}}))
-    publish(tmp_path, "trades", strangers, by("trade", strangers, {"k-anonymity": {"k": 20}}), warn=True)
-    found = evaluated(publish(tmp_path, "again", strangers, by("trade", strangers, K10), warn=True), "")
-    assert found["floor"] == 10
-
-
-def test_the_same_classes_again_are_accepted_with_an_insensitive_column_too(
-    tmp_path: Path, strangers: pa.Table
-) -> None:
-    wanted = by("street", strangers, K10, cost=OPEN)
-    for name in ("first", "again"):
-        release = publish(tmp_path, name, strangers, wanted)
-    assert evaluated(release, "")["l"] >= 10
-    assert not check(tmp_path / "ledger.db", None, open_source(strangers), Silent())[0].fails
 
 
 def square(n_each: int) -> pa.Table:
@@ -248,19 +230,6 @@ def test_a_wide_class_does_not_hide_what_a_narrow_one_gives_away(tmp_path: Path)
     found = link(both, population=people, policy=policy)
     assert (found.l, found.people_below, found.people_linked) == (1, 2, 3)
     assert link(both, policy=policy).l == 1
-
-
-def test_people_are_not_resolved_by_what_is_not_known_of_them(tmp_path: Path) -> None:
-    """Only some people of street 5 are in the narrow class: those of one trade, which nobody looks at."""
-    (tmp_path / "one.csv").write_text("street,trade,illness\n5,cook,flu\n5,cook,gout\n*,*,cold\n*,*,ulcer\n")
-    policy = {
-        "attributes": {"street": {"role": "quasi"}, "trade": {"role": "quasi"}, "illness": ILL},
-        "privacy": [{"k-anonymity": {"k": 2}}],
-    }
-    both = [tmp_path / "one.csv"] * 2
-    assert link(both, {"street": "5"}, policy=policy).remaining.l == 4
-    assert link(both, population=pa.table({"street": ["5"]}), policy=policy).l == 4
-    assert link(both, {"street": "5", "trade": "cook"}, policy=policy).remaining.l == 2
 
 
 # Row 11: tokens

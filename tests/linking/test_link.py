@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.core.errors import InputError, UsageError
-from shoal.linking.linking import link, parse_target, worst_case_l
+from shoal.linking.linking import link, worst_case_l
 from shoal.release.release import Release
 
 ATTRIBUTES: dict[str, Any] = {
@@ -61,23 +61,6 @@ def test_bad_targets_are_refused_without_their_values(
     with pytest.raises(UsageError, match=message) as raised:
         link(twice, target)
     assert not any(len(value) > 1 and value in str(raised.value) for value in target.values())
-
-
-@pytest.mark.parametrize("text", ["sex", "sex=F,,age=3", "=F", "sex=F,sex=M"])
-def test_targets_that_are_not_written_as_pairs_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="--target"):
-        parse_target(text)
-
-
-def test_commas_in_targets_are_escaped() -> None:
-    assert parse_target("place=a%2Cb%252C, sex=") == {"place": "a,b%2C", "sex": ""}
-
-
-def test_one_release_is_nothing_to_link(twice: list[Release]) -> None:
-    with pytest.raises(UsageError, match="at least two"):
-        link(twice[:1])
-    with pytest.raises(UsageError, match="floor"):
-        link(twice, floor=0)
 
 
 def test_several_common_sensitive_attributes_must_be_chosen_from() -> None:
@@ -147,11 +130,6 @@ def test_spoiled_releases_are_refused(twice: list[Release], tmp_path: Path) -> N
 def test_a_population_without_the_attributes_is_refused(twice: list[Release]) -> None:
     with pytest.raises(UsageError, match="none of the releases' quasi attributes"):
         link(twice, population=pa.table({"height": [1]}))
-
-
-def test_a_population_may_know_less(twice: list[Release]) -> None:
-    found = link(twice, population=pa.table({"sex": ["F", "M", "M", "X"]}))
-    assert (found.people, found.people_linked, found.attributes) == (4, 3, ("sex",))
 
 
 @pytest.mark.parametrize(("n_values", "ls"), [(0, [1]), (3, []), (3, [4]), (3, [0, 2])])

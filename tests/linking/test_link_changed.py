@@ -92,10 +92,6 @@ def test_a_changed_insensitive_column_that_is_quasi_elsewhere_is_looked_at(untou
         link([untouched, other])
 
 
-def test_samples_are_linked_as_they_are(untouched: Release) -> None:
-    assert link([untouched, release(sample={"share": 0.7})]).values == 3
-
-
 def test_rows_as_they_are_can_be_linked_and_leave_what_they_show(untouched: Release) -> None:
     plain = release(privacy=[], method="plain")
     found = link([untouched, plain], population=rows())
@@ -175,25 +171,6 @@ def test_what_was_not_changed_is_linked_all_the_same(tmp_path: Path) -> None:
     assert (least, people) == (2, 60)
     assert "'age' was changed by rounding" in problem
     assert found[2,][2] is None
-
-
-def test_people_are_looked_up_by_their_values_as_they_were(tmp_path: Path) -> None:
-    """The second release has noisy ages, and the first would not be found by these."""
-    enter(tmp_path, "classes", policy())
-    found = linked_sets(enter(tmp_path, "noisy", REFUSED["noise"][0], warn=True))
-    assert found[1, 2][1] == 60
-
-
-def test_plain_rows_and_samples_are_linked_by_their_values(tmp_path: Path) -> None:
-    enter(tmp_path, "classes", policy())
-    plain = linked_sets(enter(tmp_path, "plain", policy(privacy=[], method="plain")))
-    assert plain[1, 2] == (1, 60, None)
-    drawn = enter(tmp_path, "sample", policy(sample={"share": 0.7}), warn=True)  # few people share both classes
-    people = drawn.manifest["rows"]
-    assert linked_sets(drawn)[1, 3][1:] == (people, None)
-    with Ledger.open(tmp_path / "ledger.db", write=True) as ledger:
-        ledger.set_limits("everybody", floor=2)
-    assert check(tmp_path / "ledger.db", None, None, Silent())[0].fails
 
 
 def test_tokens_that_link_releases_are_refused_by_the_ledger_too(tmp_path: Path) -> None:

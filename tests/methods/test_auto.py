@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numba.core import event
-from pyarrow.csv import write_csv
 from tests import tables
-from typer.testing import CliRunner
 
 import shoal
-from shoal.cli import app
 from shoal.core.errors import UnreachableError
 from shoal.methods import auto
 from shoal.methods.auto import list_methods
@@ -59,21 +53,6 @@ def test_who_cannot_keep_the_promise_says_why() -> None:
     assert "parts of a sliced table" in trials["mondrian",]["reason"]
 
 
-def test_a_seed_repeats_the_sample_the_choice_and_the_rows() -> None:
-    people = tables.people(600, 4, COLUMNS)
-    asked = policy({"k-anonymity": {"k": 3}}, method={"auto": {"sample": 200}})
-    one, same = (shoal.anonymize(people, asked, seed=8) for _ in range(2))
-    assert one.evidence["choice"] == same.evidence["choice"]
-    assert one.evidence["choice"]["records"] <= 200
-    assert one.data.equals(same.data)
-
-
-def test_what_a_sample_cannot_reach_is_tried_on_all_records() -> None:
-    asked = policy({"k-anonymity": {"k": 250}}, method={"auto": {"sample": 100}})
-    release = shoal.anonymize(tables.people(300, 4, COLUMNS), asked)
-    assert release.evidence["choice"]["records"] == 300
-
-
 def test_if_no_method_can_satisfy_the_policy_each_change_is_named_once() -> None:
     asked = policy({"k-anonymity": {"k": 41}}, {"distinct-l-diversity": {"l": 20}})
     with pytest.raises(UnreachableError) as refused:
@@ -85,15 +64,6 @@ def test_if_no_method_can_satisfy_the_policy_each_change_is_named_once() -> None
     )
 
 
-def test_if_one_class_would_satisfy_the_policy_each_reason_of_a_method_is_given_once() -> None:
-    asked = policy({"k-anonymity": {"k": 2}}, {"t-closeness": {"t": 0.0001}}, unit="person")
-    asked["attributes"]["person"] = {"role": "identifier"}
-    people = tables.people(400, 4, COLUMNS).append_column("person", [[f"p{i}" for i in range(400)]])
-    with pytest.raises(UnreachableError, match=r"refuse:\nincognito: t-.*\nmondrian: t-") as refused:
-        shoal.anonymize(people, asked)
-    assert str(refused.value).count("mondrian") == 1  # which is tried by two measures
-
-
 def test_people_are_counted_only_by_methods_that_can() -> None:
     people = tables.people(300, 4, COLUMNS)
     people = people.append_column("person", [[f"p{i // 2}" for i in range(300)]])
@@ -102,20 +72,6 @@ def test_people_are_counted_only_by_methods_that_can() -> None:
     release = shoal.anonymize(people, asked)
     assert {name[0] for name in tried(release)} == {"incognito", "mondrian"}
     assert release.manifest["guarantees"][0]["counts"] == "unit"
-
-
-def test_the_command_lists_what_was_tried_the_best_first(tmp_path: Path) -> None:
-    write_csv(tables.people(200, 3, COLUMNS), tmp_path / "people.csv")
-    (tmp_path / "policy.json").write_text(json.dumps(policy({"k-anonymity": {"k": 4}})))
-    data, asked, out = (str(tmp_path / name) for name in ("people.csv", "policy.json", "out"))
-    said = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["anonymize", data, "-p", asked, "-o", out]).output
-    chosen, scores = re.search(
-        r"Method (\w+) was chosen by .* of 200 records, with labels [\w ]+: (.*)\.\n", said
-    ).groups()  # type: ignore[union-attr]
-    found = [float(score) for score in re.findall(r" ([\d.]+)%(?:,|$)", scores)]
-    assert scores.startswith(chosen)
-    assert found == sorted(found, reverse=True)
-    assert "These could not be used: anatomy, slicing; internal/evidence.json says why." in said
 
 
 def test_a_method_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

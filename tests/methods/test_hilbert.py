@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import shoal
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Silent
-from shoal.datasets.hospital import hospital_policy, stays
 from shoal.methods.hilbert import Hilbert
-from shoal.methods.hilbert.curve import MOST_BITS, Grid, curve_keys
+from shoal.methods.hilbert.curve import Grid, curve_keys
 from shoal.methods.hilbert.line import Line
 from shoal.models.base import PrivacyModel
 from shoal.models.distinct_l_diversity import DistinctLDiversity
@@ -24,22 +22,13 @@ from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.models.t_closeness import TCloseness
-from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.policy.policy import Policy
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy, MaskTaxonomy
 from shoal.taxonomies.files import from_nested
-from shoal.taxonomies.tree import Taxonomy
-from shoal.utility.information import NormalizedCertaintyPenalty
 
 LETTERS = from_nested({"any": {"left": ["a", "b", "c"], "right": ["d", "e", "f"]}})
-
-
-def years(*widths: int) -> Taxonomy:
-    return IntervalsTaxonomy(min=0, max=39, widths=widths).build(pa.array([0, 39]))
 
 
 def problem(
@@ -84,11 +73,6 @@ def test_the_curve_of_four_by_four_drawn_by_hand() -> None:
     assert curve_keys(np.array(walk, dtype=np.uint32), 2)[0].tolist() == list(range(16))
 
 
-def test_a_curve_in_one_dimension_is_the_line() -> None:
-    line = np.arange(32, dtype=np.uint32)[:, np.newaxis]
-    assert curve_keys(line, 5)[0].tolist() == list(range(32))
-
-
 @pytest.mark.parametrize(("d", "bits"), [(2, 1), (2, 5), (3, 3), (4, 2), (5, 2), (8, 1)])
 def test_the_curve_visits_every_point_once_and_steps_to_neighbours(d: int, bits: int) -> None:
     points = np.array(list(product(range(1 << bits), repeat=d)), dtype=np.uint32)
@@ -115,24 +99,6 @@ def test_different_values_have_different_places(shape: list[tuple[int, float]], 
         assert len(np.unique(keys, axis=1).T) == len(codes)
 
 
-def test_bits_end_somewhere_and_light_attributes_share_places() -> None:
-    grid = Grid.of([Attribute("one", LETTERS, 1e9), Attribute("two", LETTERS, 1.0)])
-    assert grid.bits == MOST_BITS
-    assert set(grid.places[1].tolist()) == {0}
-    codes, values = spread(60)
-    light = [Attribute("one", LETTERS, 1e9), Attribute("two", LETTERS)]
-    assert planned(problem(light, codes, values, [KAnonymity(k=5)])).sizes.min() >= 5
-
-
-def test_labels_are_nodes_or_ranges() -> None:
-    codes = [[1, 0], [2, 0], [3, 5], [5, 5]]
-    asked = problem(PAIR, codes, [0, 0, 0, 0], [KAnonymity(k=2)])
-    nodes, ranges = planned(asked), planned(asked, labels="ranges")
-    assert sorted(zip(nodes.lo[:, 0].tolist(), nodes.hi[:, 0].tolist(), strict=True)) == [(0, 3), (3, 6)]
-    assert sorted(zip(ranges.lo[:, 0].tolist(), ranges.hi[:, 0].tolist(), strict=True)) == [(1, 3), (3, 6)]
-    assert sorted(nodes.lo[:, 1].tolist()) == [0, 5]  # equal values stay as they are
-
-
 @pytest.mark.parametrize("labels", ["levels", "ranges"])
 def test_values_found_in_the_data_are_never_joined_alphabetically(labels: str) -> None:
     values = ["47109", "47110", "47119", "48000"]
@@ -146,64 +112,6 @@ def test_values_found_in_the_data_are_never_joined_alphabetically(labels: str) -
         assert shown == {label, "47119", "48000"}
 
 
-def test_every_published_label_is_one_of_its_taxonomy() -> None:
-    table = pa.Table.from_batches(stays(1500, seed=1))
-    policy = Policy.load({**hospital_policy(k=4, l=2), "method": "hilbert"})
-    release = shoal.anonymize(table, policy.document)
-    for name in policy.names("quasi"):
-        declared = policy.attributes[name].taxonomy
-        builder = FlatTaxonomy() if declared is None else declared
-        tree = builder.build(table[name].combine_chunks()).with_missing()
-        assert set(release.data[name].to_pylist()) <= set(tree.labels)
-
-
-def test_ranges_of_numbers_end_at_edges_of_groups() -> None:
-    age = [Attribute("age", years(10))]
-    asked = problem(age, [[3], [4], [17], [23], [24], [24]], [0] * 6, [KAnonymity(k=3)])
-    plan = planned(asked, labels="ranges")
-    assert sorted(zip(plan.lo[:, 0].tolist(), plan.hi[:, 0].tolist(), strict=True)) == [(0, 20), (20, 30)]
-
-
-def test_ranges_of_numbers_without_groups_are_everything() -> None:
-    asked = problem([Attribute("age", years())], [[3], [4], [5], [30], [31], [32]], [0] * 6, [KAnonymity(k=3)])
-    plan = planned(asked, labels="ranges")
-    assert (plan.lo.tolist(), plan.hi.tolist()) == ([[0]], [[40]])
-
-
-def test_missing_values_may_share_a_range() -> None:
-    tree = years(10).with_missing()
-    asked = problem([Attribute("age", tree)], [[3], [4], [39], [40]], [0] * 4, [KAnonymity(k=2)])
-    plan = planned(asked, labels="ranges")
-    assert sorted(zip(plan.lo[:, 0].tolist(), plan.hi[:, 0].tolist(), strict=True)) == [(0, 10), (30, 41)]
-
-
-def test_records_of_one_cell_may_part() -> None:
-    cells = Cells((np.array([0, 1, 5], dtype=np.uint8),), np.array([1, 3, 2]))
-    asked = Problem((Attribute("one", LETTERS),), (), cells, (Requirement(KAnonymity(k=2), 0),))
-    plan = planned(asked, labels="ranges")
-    assert plan.assignment.split_cells.tolist() == [1]
-    assert sorted(plan.sizes.tolist()) == [2, 2, 2]
-
-
-def test_the_curve_leaves_a_node_only_when_all_of_it_was_visited() -> None:
-    tree = from_nested({"any": {"left": {"a": ["a1", "a2", "a3"], "b": ["b1"]}, "right": ["c", "d", "e"]}})
-    both = np.array(list(product(range(7), repeat=2)))
-    keys = Grid.of_levels([Attribute("one", tree), Attribute("two", tree)]).keys(list(both.T))[0]
-    along = both[np.argsort(keys)]
-    for sides in product(((0, 4), (4, 7)), repeat=2):  # left or right, in both attributes
-        inside = [all(lo <= code < hi for code, (lo, hi) in zip(point, sides, strict=True)) for point in along]
-        assert np.flatnonzero(np.diff(np.flatnonzero(inside)) != 1).size == 0
-
-
-def test_the_narrower_of_runs_and_diverse_groups_is_taken() -> None:
-    codes, values = spread(200)
-    asked = problem(PAIR, codes, values, [EntropyLDiversity(l=2)])
-    found, dealt = planned(asked), planned(asked, l=2)
-    ncp = NormalizedCertaintyPenalty()
-    assert found.search["l"] == 1
-    assert ncp.of(asked, found) < ncp.of(asked, dealt)
-
-
 @pytest.mark.parametrize("l", [2, 3, 4])
 def test_groups_have_exactly_l_values_where_they_can(l: int) -> None:
     codes, values = spread(120)
@@ -213,14 +121,6 @@ def test_groups_have_exactly_l_values_where_they_can(l: int) -> None:
     assert plan.search["tried"] == [l]
     assert plan.search["groups"] == plan.n_classes > 3
     assert all(max(counts) * l <= sum(counts) for counts in histograms(asked, plan))
-
-
-def test_sizes_come_in_multiples_of_l() -> None:
-    codes, values = spread(200)
-    asked = problem(PAIR, codes, values, [SimpleLDiversity(l=3), KAnonymity(k=10)])
-    plan = planned(asked, l=3)
-    assert plan.search["l"] == 3
-    assert plan.sizes.min() >= 12
 
 
 @pytest.mark.parametrize("models", [[SimpleLDiversity(l=3), KAnonymity(k=5)], [EntropyLDiversity(l=3)]])
@@ -236,15 +136,6 @@ def test_merged_groups_are_cut_where_both_parts_suffice(models: list[PrivacyMode
     assert cut.sizes.sum() == len(line)
     again = line.split(cut, asked.smallest_class)
     assert line.loss(again) == line.loss(cut)  # nothing is left to be cut
-
-
-def test_the_search_goes_up_until_tau_and_l_hold() -> None:
-    codes, values = spread(300, n_values=9)
-    asked = problem(PAIR, codes, values, [TauLDiversity(tau=0.25, l=5)])
-    plan = planned(asked)
-    # five equal values keep the curve 0.25, 0.4375, 0.625, ..: 2/5 < 0.4375; four do not reach the fifth point
-    assert plan.search["l"] == 5
-    assert not plan.search["merged"]
 
 
 def test_several_sensitive_attributes_are_all_checked() -> None:
@@ -297,11 +188,6 @@ def test_what_only_the_whole_table_meets_is_refused_with_what_it_reaches() -> No
         planned(problem(PAIR, codes, values, [TCloseness(t=0.001)]))
 
 
-def test_a_table_of_equal_records_is_one_class_whatever_is_asked() -> None:
-    asked = problem(PAIR, [[2, 3]] * 6, [0, 1, 2, 0, 1, 2], [TCloseness(t=0.0)])
-    assert planned(asked).lo.tolist() == [[2, 3]]
-
-
 def test_populations_and_an_l_without_sensitive_values_are_refused() -> None:
     asked = problem(PAIR, [[0, 0]], [0], [KAnonymity(k=1)])
     counted = Requirement(KAnonymity(k=1), 0, population=np.ones(1, dtype=np.int64))
@@ -309,35 +195,6 @@ def test_populations_and_an_l_without_sensitive_values_are_refused() -> None:
     bare = Problem(asked.quasi, (), asked.cells, asked.requirements)
     assert "no sensitive attribute" in str(Hilbert(l=2).refuses(bare))
     assert "population" in str(Hilbert().refuses(Problem(asked.quasi, (), asked.cells, (counted,))))
-
-
-@pytest.mark.parametrize("labels", ["levels", "ranges"])
-def test_an_outlier_is_withheld_if_it_pays_and_may_be(labels: str) -> None:
-    codes = [[0, 0]] * 7 + [[5, 0]]
-    for budget, gone in ((0, 0), (1, 1)):
-        asked = problem(PAIR, codes, [0] * 8, [KAnonymity(k=5)], max_withheld=budget)
-        plan = planned(asked, labels=labels)
-        assert plan.n_withheld == plan.search["withheld"] == gone
-        assert plan.hi.tolist() == [[1 if gone else 6, 1]]
-
-
-def test_cells_in_any_order_give_the_same_classes() -> None:
-    codes, values = spread(90)
-    distinct, first = np.unique(np.column_stack([codes, values]), axis=0, return_index=True)
-    values, codes = distinct[:, 2], distinct[:, :2]
-    mixed = np.random.default_rng(0).permutation(len(first))
-    models: list[PrivacyModel] = [SimpleLDiversity(l=3)]
-    one = planned(problem(PAIR, codes, values, models), seed=5)
-    other = planned(problem(PAIR, codes[mixed], values[mixed], models), seed=5)
-    assert one.assignment.class_of[mixed].tolist() == other.assignment.class_of.tolist()
-
-
-def test_ties_are_broken_by_the_generator() -> None:
-    # two of the ten records at one place must join the two at the other: one of 45 pairs, by chance
-    asked = problem([PAIR[0]], [[0]] * 10 + [[5]] * 2, range(12), [KAnonymity(k=4)])
-    pairs = [tuple(planned(asked, seed=seed).assignment.class_of.tolist()) for seed in (1, 1, 2, 3, 4, 5)]
-    assert pairs[0] == pairs[1]
-    assert len(set(pairs)) > 1  # all five alike by chance: 1 in 45^4
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 4), st.sampled_from(["levels", "ranges"]))

@@ -25,7 +25,6 @@ from shoal.models.base import ClassHistograms, Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.k_anonymity import KAnonymity
-from shoal.models.t_closeness import TCloseness
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan import judging
 from shoal.plan.cells import Cells
@@ -57,31 +56,6 @@ def many(n_attributes: int, seed: int = 1, n: int = 300) -> Problem:
 
 def plan_of(problem: Problem, **parameters: Any) -> Any:
     return Incognito(**parameters).plan(problem, np.random.default_rng(1), Silent())
-
-
-def test_the_least_general_of_equally_good_nodes_is_taken() -> None:
-    problem = table_of([(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)], [3, 3, 3, 3])
-    plan = plan_of(problem, measure="discernibility")
-    assert dict(plan.levels) == {"q0": 0, "q1": 0}
-    assert plan.n_classes == 4
-    assert plan.search["optimum"] == 36
-
-
-def test_suppressing_an_outlier_keeps_all_detail() -> None:
-    rows, counts = [(0, 0, 0), (1, 0, 0), (3, 3, 0)], [3, 3, 1]
-    assert plan_of(table_of(rows, counts)).levels != {"q0": 0, "q1": 0}
-    plan = plan_of(table_of(rows, counts, max_withheld=1))
-    assert dict(plan.levels) == {"q0": 0, "q1": 0}
-    assert plan.n_withheld == 1
-    assert plan.assignment.class_of.tolist()[2] == -1
-    assert plan.hi[:, 0].tolist() == [1, 2]
-
-
-def test_a_record_unlike_the_table_is_suppressed() -> None:
-    rows = [(0, 0, 0), (0, 0, 1), (3, 3, 0), (3, 3, 1), (2, 0, 2)]
-    plan = plan_of(table_of(rows, [5, 5, 5, 5, 1], TCloseness(t=0.05), max_withheld=1), measure="um")
-    assert plan.n_classes == 2
-    assert plan.n_withheld == 1
 
 
 @pytest.mark.parametrize("model", [AlphaKAnonymity(alpha=0.5, k=2), EntropyLDiversity(l=2)], ids=str)
@@ -164,30 +138,6 @@ def test_whenever_the_time_ends_the_bound_is_true(monkeypatch: pytest.MonkeyPatc
     assert bounds == sorted(bounds)
 
 
-def test_large_and_small_lattices_are_searched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    for measure in ("loss", "ncp", "discernibility"):
-        small = plan_of(many(4), measure=measure)
-        with monkeypatch.context() as patch:
-            patch.setattr(search, "_TABULATED_NODES", 0)
-            large = plan_of(many(4), measure=measure)
-        assert large.search["complete"]
-        assert large.search["optimum"] == pytest.approx(small.search["optimum"])
-        assert small.search["checked"] + small.search["pruned"] == small.search["lattice"] == 81
-
-
-def test_groups_are_the_same_from_any_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = many(4, n=400)
-    monkeypatch.setattr(groups, "_KEPT_ENTRIES", 2000)  # so that groupings are forgotten on the way
-    rolled = Groupings(problem)
-    for levels in itertools.product(range(3), repeat=4):
-        alone = Groupings(problem)
-        one, fresh = rolled.at(levels), alone.at(levels)
-        cells = rolled.group_of_cells(one)
-        assert sorted(one.sizes) == sorted(fresh.sizes)
-        assert np.array_equal(one.keys[cells], fresh.keys[alone.group_of_cells(fresh)])
-        assert np.array_equal(np.bincount(cells, minlength=one.n_groups), one.sizes)
-
-
 def test_keys_of_many_words_and_histograms_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     wide = from_nested({"*": {f"g{i}": [f"v{i}-{j}" for j in range(40)] for i in range(40)}})
@@ -244,29 +194,9 @@ def test_recoding_keeps_more_and_verifies(measure: str, share: float) -> None:
     assert plain.manifest["levels"]
 
 
-def test_recoding_withholds_nothing_if_nothing_may_be_withheld() -> None:
-    release = shoal.anonymize(people(), policy([K4], recode=True, max_withheld=0), seed=1)
-    assert release.manifest["withheld"] == 0
-    assert release.manifest["rows"] == 400
-    assert release.verification.verified
-
-
-def test_one_round_that_keeps_everything_has_levels() -> None:
-    plan = plan_of(table_of([(0, 0, 0), (3, 3, 0)], [5, 5]), recode=True)
-    assert dict(plan.levels) == {"q0": 0, "q1": 0}
-    assert plan.n_withheld == 0
-
-
 def test_recoding_refuses_models_that_look_beyond_a_class() -> None:
     with pytest.raises(UnreachableError, match="recode cannot serve t-closeness"):
         shoal.anonymize(people(), policy([{"t-closeness": {"t": 0.3}}], recode=True))
-
-
-def test_what_is_not_reachable_says_what_is() -> None:
-    with pytest.raises(UnreachableError, match=r"the best of these reaches 0\.\d+, so ask for at least that"):
-        shoal.anonymize(people(), policy([{"t-closeness": {"t": 0.001}}]))
-    with pytest.raises(UnreachableError, match="only 400 records"):
-        shoal.anonymize(people(), policy([{"k-anonymity": {"k": 401}}]))
 
 
 @pytest.mark.parametrize("method", ["incognito", "hilbert"])
@@ -314,8 +244,3 @@ def test_levels_by_hand_are_published_or_refused() -> None:
 def test_levels_by_hand_that_there_are_not_are_errors(levels: dict[str, int], said: str) -> None:
     with pytest.raises(PolicyError, match=said):
         Incognito(levels=levels).refuses(many(2))
-
-
-def test_levels_by_hand_and_recoding_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="leave out recode or levels"):
-        Incognito(levels={"q0": 1}, recode=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.core.errors import UnreachableError
 from shoal.datasets.uci import adult, adult_hierarchy
 
 NINE = (
@@ -95,14 +93,6 @@ def test_published_optima(
     assert made.manifest["withheld"] == 0
 
 
-def test_a_published_optimum_with_suppression(training: pa.Table, shared_data: Path) -> None:
-    """ARX counts the entropy of suppressed records by the node's values among them."""
-    made = release(training, shared_data, EIGHT, [ENTROPY], ENTROPY_LOSS, withheld=0.04)
-    assert made.manifest["levels"] == dict(zip(EIGHT, (1, 0, 1, 1, 2, 2, 2, 1), strict=True))
-    assert made.evidence["search"]["optimum"] == pytest.approx(228878.2039109519, rel=1e-12)
-    assert 0 < made.manifest["withheld"] <= 0.04 * training.num_rows
-
-
 @pytest.mark.parametrize(
     ("model", "measure", "levels", "value"),
     [
@@ -134,27 +124,3 @@ def test_a_published_optimum_that_suppresses_more_than_it_must(training: pa.Tabl
     assert made.manifest["levels"] == dict(zip(NINE, (0, 3, 0, 0, 1, 1, 1, 1, 0), strict=True))
     assert 0.995 * 0.1606952725863784 < made.evidence["search"]["optimum"] < 0.1606952725863784
     assert 0 < made.manifest["guarantees"][0]["achieved"] <= 0.01
-
-
-def test_what_is_not_reachable_is_refused(training: pa.Table, shared_data: Path) -> None:
-    for measure in ("loss", "discernibility"):
-        with pytest.raises(UnreachableError, match="l = 100 but the whole table reaches"):
-            release(training, shared_data, EIGHT, [{"entropy-l-diversity": {"l": 100}}], measure)
-
-
-def test_the_published_classes_are_those_of_the_levels(training: pa.Table, shared_data: Path) -> None:
-    made = release(training, shared_data, EIGHT, [K5], "discernibility")
-    number = np.zeros(made.data.num_rows, dtype=np.int64)
-    for name in EIGHT:
-        codes = np.asarray(made.data[name].combine_chunks().dictionary_encode().indices)
-        number = np.unique(number * 1000 + codes, return_inverse=True)[1].reshape(-1)
-    sizes = np.bincount(number)
-    assert sizes.min() >= 5
-    assert made.evidence["search"]["optimum"] == int((sizes**2).sum())
-
-
-def test_local_recoding_keeps_more_than_that_of_arx(training: pa.Table, shared_data: Path) -> None:
-    made = release(training, shared_data, NINE, [K5], "loss", withheld=0, recode=True)
-    assert made.verification.verified
-    assert made.manifest["withheld"] == 0
-    assert made.utility["ncp"] < 0.06  # ARX's granularity of 0.919 is an NCP of 0.081

@@ -2,67 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow.csv import read_csv
 
 import shoal
-from shoal.core.errors import UnreachableError
 from shoal.core.progress import Silent
-from shoal.datasets.hospital import hospital_policy
-from shoal.datasets.hospital_files import write_stays
 from shoal.engines.local import LocalEngine
 from shoal.methods.mondrian.boxes import Items
-from shoal.policy.drafting import draft_policy
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
-from shoal.taxonomies.scales import multiples
 from shoal.verify.verifier import verify_table
-
-
-@pytest.fixture(scope="module")
-def stays(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return write_stays(tmp_path_factory.mktemp("stays") / "stays.csv", 3_000, seed=3)
-
-
-def allowed(policy: dict[str, Any], name: str, values: pa.Array) -> set[str]:
-    """All labels of a column's taxonomy."""
-    builder = Policy.load(policy).attributes[name].taxonomy
-    assert builder is not None
-    return {*builder.build(values).with_missing().labels}
-
-
-@pytest.mark.parametrize(
-    "method",
-    [{"mondrian": {}}, {"mondrian": {"measure": "non-uniform-entropy"}}, {"hilbert": {}}],
-    ids=["mondrian", "mondrian by entropy", "hilbert"],
-)
-def test_the_demo_shows_only_what_its_policy_drew(stays: Any, method: dict[str, Any]) -> None:
-    policy = hospital_policy() | {"method": method}
-    release = shoal.anonymize(stays, policy, seed=1)
-    for name in ("age", "postcode", "admitted", "occupation"):
-        nodes = allowed(policy, name, read_csv(stays)[name].combine_chunks())
-        assert set(release.data[name].to_pylist()) <= nodes
-        listed = release.manifest["attributes"][name]["labels"]
-        assert set(listed) == set(release.data[name].to_pylist())  # those that are used, and no others
-
-
-def test_a_mask_gives_masked_codes() -> None:
-    rng = np.random.default_rng(2)
-    zips = rng.choice([f"{n:05d}" for n in rng.integers(10_000, 99_999, 300)], 2_000)
-    policy = {
-        "attributes": {"zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5}}}, "sex": {"role": "quasi"}},
-        "privacy": [{"k-anonymity": {"k": 10}}],
-    }
-    release = shoal.anonymize(pa.table({"zip": zips, "sex": rng.choice(["m", "f"], 2_000)}), policy)
-    assert all(re.fullmatch(r"\d{0,5}\**|\*", label) for label in set(release.data["zip"].to_pylist()))
 
 
 @pytest.mark.parametrize("labels", ["levels", "ranges"])
@@ -98,15 +53,6 @@ def test_values_without_order_are_never_joined() -> None:
         assert published <= {*months, "*"}
 
 
-def test_a_small_child_stays_with_its_parent() -> None:
-    """Children that hold are cut off; the others keep the parent's label, with the smallest child if they are few."""
-    towns = ["Aalen"] * 6 + ["Berlin"] * 5 + ["Celle"] * 9 + ["Dorsten"] * 2
-    policy = {"attributes": {"town": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 5}}]}
-    published = shoal.anonymize(pa.table({"town": towns}), policy).data["town"].to_pylist()
-    counts = Counter(published)
-    assert counts == {"Aalen": 6, "Celle": 9, "*": 7}  # Berlin's five join the two of Dorsten
-
-
 def test_round_groups_nest_and_end_openly() -> None:
     taxonomy = NumbersTaxonomy().build(pa.array(np.arange(-40, 1_000, 7)))
     for node in range(taxonomy.n_leaves, taxonomy.root):
@@ -118,22 +64,6 @@ def test_round_groups_nest_and_end_openly() -> None:
         assert (cover["from"] is None) == (lo == 0)
         assert (cover["below"] is None) == (hi == taxonomy.n_leaves)
         assert {(edge or 0) % 5 for edge in cover.values()} == {0}
-
-
-def test_decimals_are_grouped_without_an_edge_that_is_a_value() -> None:
-    numbers = np.array([0.3, 0.1 + 0.2, 0.7, 1.9, 2.0, 2.1, 7.45])
-    assert multiples(numbers, 0.1).tolist() == [3, 3, 7, 19, 20, 21, 74]
-    taxonomy = NumbersTaxonomy().build(pa.array(numbers))
-    inner = {label for label in taxonomy.labels[taxonomy.n_leaves :] if label != "*"}
-    assert inner
-    assert all(re.fullmatch(r"(< |>= )?\[?\d+(\.\d5?)?(, \d+(\.\d5?)?\))?", label) for label in inner)
-
-
-def test_days_of_a_draft_are_published_as_spans_of_the_calendar(stays: Any) -> None:
-    release = shoal.anonymize(stays, draft_policy(stays).policy, seed=2)
-    entry = release.manifest["attributes"]["admitted"]["labels"]
-    assert len(entry) > 3
-    assert all(re.fullmatch(r"\d{4}(-\d\d(-\d\d)?|-Q\d|s)?|\*", label) for label in entry)
 
 
 def test_nodes_leave_the_bits_open_that_records_below_them_have() -> None:
@@ -149,17 +79,6 @@ def test_nodes_leave_the_bits_open_that_records_below_them_have() -> None:
     trees = Items(problem, ranges=False, by_entropy=True).trees
     ab = -(2 / 3 * np.log2(2 / 3) + 1 / 3 * np.log2(1 / 3))
     assert trees.width[:7] == pytest.approx([0, 0, 0, 0, 2 * ab, 2 * 1, 2 * 1.75], abs=0.01)
-
-
-def test_entropy_is_that_of_nodes_and_so_not_of_ranges() -> None:
-    people = pa.table({"age": [20, 20, 30, 30]})
-    policy = {
-        "attributes": {"age": {"role": "quasi"}},
-        "privacy": [{"k-anonymity": {"k": 2}}],
-        "method": {"mondrian": {"labels": "ranges", "measure": "non-uniform-entropy"}},
-    }
-    with pytest.raises(UnreachableError, match="use labels: levels, or measure: ncp"):
-        shoal.anonymize(people, policy)
 
 
 HOMES = pa.table(

@@ -15,7 +15,6 @@ import shoal
 from shoal.core.errors import PolicyError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.methods.local_suppression import LocalSuppression
-from shoal.methods.local_suppression.planning import cheapest_patterns
 from shoal.models.k_anonymity import KAnonymity
 from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
@@ -101,18 +100,6 @@ def test_values_have_their_level_or_are_suppressed_and_as_many_as_the_evidence_s
     assert "levels" not in release.manifest  # a label of one column may be another one's superset
 
 
-def test_what_is_important_is_spared() -> None:
-    people = tables.people(300, 5, COLUMNS)
-
-    def suppressed(importance: Any) -> dict[str, int]:
-        release = shoal.anonymize(people, policy({"levels": {"day": 1}, "importance": importance}), seed=1)
-        found: dict[str, int] = release.evidence["search"]["suppressed"]
-        return found
-
-    assert suppressed(["age", "zip", "sex"])["age"] < suppressed(["zip", "sex"])["age"]
-    assert suppressed({"zip": 9})["zip"] < suppressed({"zip": 0.1})["zip"]
-
-
 @pytest.mark.parametrize(
     ("method", "says"),
     [
@@ -131,35 +118,6 @@ def test_what_is_important_is_spared() -> None:
 def test_bad_parameters_are_errors_that_say_what_is_wrong(method: dict[str, Any], says: str) -> None:
     with pytest.raises(PolicyError, match=says):
         shoal.anonymize(tables.people(50, 5, COLUMNS), policy(method))
-
-
-def test_what_is_left_over_is_withheld_where_that_costs_less() -> None:
-    towns = ["Bonn"] * 40 + ["Ulm"]
-    people = pa.table({"town": towns, "sex": ["f"] * 40 + ["m"], "job": ["cook"] * 40 + ["smith"]})
-    document = {
-        "attributes": {name: {"role": "quasi"} for name in people.column_names},
-        "privacy": [{"k-anonymity": {"k": 3}}],
-        "method": {"local-suppression": {}},
-    }
-    one, withheld = (shoal.anonymize(people, document | {"max_withheld": share}) for share in (0, 0.03))
-    assert (one.manifest["withheld"], one.evidence["search"]["cost"]) == (0, 3 * 41)
-    assert (withheld.manifest["withheld"], withheld.evidence["search"]["cost"]) == (1, 3)
-    assert set(withheld.data["town"].to_pylist()) == {"Bonn"}
-
-
-def test_more_attributes_than_patterns_can_be_tried_for() -> None:
-    rng = np.random.default_rng(4)
-    latent = rng.integers(0, 6, 300)
-    columns = {f"q{j}": (latent + (rng.random(300) < 0.2) * rng.integers(0, 4, 300)).astype(str) for j in range(13)}
-    document = {
-        "attributes": {name: {"role": "quasi"} for name in columns},
-        "privacy": [{"k-anonymity": {"k": 4}}],
-        "method": {"local-suppression": {}},
-    }
-    release = shoal.anonymize(pa.table(columns), document, seed=1)
-    search = release.evidence["search"]
-    assert release.verification.verified
-    assert 0 < search["bound"] < search["cost"] < 0.75 * 13 * 300
 
 
 def test_people_are_counted() -> None:
@@ -191,27 +149,4 @@ def test_suppressed_groups_do_not_depend_on_sensitive_values() -> None:
     ]
     assert rows[0] == rows[1]
 
-
-def test_patterns_come_by_their_weight_and_none_is_left_out() -> None:
-    weights = np.array([1.5, 0.5, 2.0, 1.0])
-    found = list(cheapest_patterns(weights, np.array([True, True, False, True]), 100))
-    assert len({tuple(pattern.tolist()) for _, pattern in found}) == 7
-    assert not any(pattern[2] for _, pattern in found)
-    assert [cost for cost, _ in found] == sorted(float(pattern @ weights) for _, pattern in found)
-
-
-# The eight people of sdcMicro's example data `francdat` (Templ, Kowarik and Meindl 2015, from Franconi and Polettini):
-# four key variables, of which the package's documentation prints the frequencies 2 2 2 1 1 1 1 2.
-FRANCDAT = np.array(
-    [[1, 2, 5, 1], [1, 2, 1, 1], [1, 2, 1, 1], [3, 3, 1, 5], [4, 3, 1, 4], [4, 3, 1, 1], [6, 2, 1, 5], [1, 2, 5, 1]]
-)
-
-
-def test_francdat_by_equal_labels_beside_the_wildcard_reading() -> None:
-    _, inverse, counts = np.unique(FRANCDAT, axis=0, return_inverse=True, return_counts=True)
-    assert counts[inverse.reshape(-1)].tolist() == [2, 2, 2, 1, 1, 1, 1, 2]  # as printed
-    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in FRANCDAT.T])
-    plan = LocalSuppression().plan(problem(codes, KAnonymity(k=2)), np.random.default_rng(), Silent())
-    # Rows 5 and 6 differ in one variable, rows 4 and 7 in two: each of them must suppress what they differ in.
-    assert plan.search["cost"] == 2 * 1 + 2 * 2
     # If a suppressed value matched everything, one of rows 5 and 6 and one of rows 4 and 7 would suffice: 3 values.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections import Counter, defaultdict
 from fractions import Fraction
 from statistics import median_low
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.columns.microaggregation.mdav import Grouping, Space, join_groups
 from shoal.core.errors import InputError, ShoalError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.core.randomness import Chance
@@ -134,23 +132,6 @@ def test_classes_publish_the_averages_of_their_records(seed: int, gaps: float, n
                 assert shown == round(shown, decimals)
 
 
-def test_whole_numbers_are_whole_and_nothing_is_minus_zero() -> None:
-    table = pa.table({"x": [-1, 0, 0, 0, 40, 41, 42, 43]})
-    document = {
-        "attributes": {"x": {"role": "quasi"}},
-        "privacy": [{"k-anonymity": {"k": 4}}],
-        "method": {"microaggregation": {"decimals": 0}},
-    }
-    _, published = made(table, document)
-    assert published["x"].type == pa.int64()
-    assert sorted(published["x"].to_pylist()) == [0] * 4 + [42] * 4
-    document["method"] = {"microaggregation": {"decimals": 1}}
-    _, published = made(table, document)
-    assert sorted(set(published["x"].to_pylist())) == [-0.2, 41.5]
-    _, published = made(pa.table({"x": [-0.01, 0.0, 0.0, 5.0, 5.0, 5.0]}), _decimal(3))
-    assert [math.copysign(1.0, x) for x in published["x"].to_pylist()] == [1.0] * 6
-
-
 def _decimal(k: int) -> dict[str, Any]:
     taxonomy = {"intervals": {"min": -0.5, "max": 1e15, "widths": [0.5e15]}}
     return {
@@ -239,43 +220,6 @@ def test_every_class_meets_every_model(model: dict[str, Any]) -> None:
     assert published.num_rows == 160
 
 
-def test_groups_with_the_same_published_centre_are_one_class() -> None:
-    same = pa.table({"x": [0] * 20 + [9] * 5, "y": ["a"] * 25})
-    table = pa.table({"x": list(range(40)), "y": ["a", "b"] * 20})
-    document = {
-        "attributes": {"x": {"role": "quasi", "weight": 0.001}, "y": {"role": "quasi"}},
-        "privacy": [{"k-anonymity": {"k": 5}}],
-        "method": {"microaggregation": {"decimals": 0}},
-    }
-    publication, _ = made(same, document)
-    assert publication.plan.search["groups"] == 5
-    assert sorted(publication.plan.sizes.tolist()) == [5, 20]
-    for seed in range(5):
-        publication, published = made(table, document, seed)
-        assert len({tuple(record.values()) for record in published.to_pylist()}) == publication.plan.n_classes
-
-
-def test_variation_lost_is_that_of_the_published_groups() -> None:
-    table = pa.table({"x": [0, 1, 2, 10, 11, 12]})
-    document = {
-        "attributes": {"x": {"role": "quasi"}},
-        "privacy": [{"k-anonymity": {"k": 3}}],
-        "method": {"microaggregation": {}},
-    }
-    publication, _ = made(table, document)
-    assert publication.plan.search["variation_lost"] == pytest.approx(4 / 154, rel=1e-5)
-
-
-def test_weights_keep_what_matters() -> None:
-    table, left = people(6, n=300), []
-    for weight in (0.05, 20.0):
-        _, published = made(table, policy(weights={"age": weight}))
-        own = dict(zip(table["row"].to_pylist(), table["age"].to_pylist(), strict=True))
-        rows = zip(published["row"].to_pylist(), published["age"].to_pylist(), strict=True)
-        left.append(sum((own[row] - age) ** 2 for row, age in rows))
-    assert left[1] < left[0] / 10
-
-
 def test_a_gap_that_few_share_is_withheld_or_refused() -> None:
     table = people(7)
     ages = [None] * 3 + table["age"].to_pylist()[3:]
@@ -288,23 +232,6 @@ def test_a_gap_that_few_share_is_withheld_or_refused() -> None:
     assert {f"r{number}" for number in range(3)}.isdisjoint(published["row"].to_pylist())
     publication, published = made(table, policy(missing="drop"))
     assert (publication.plan.n_withheld, publication.encoding.n_dropped, published.num_rows) == (0, 3, 157)
-
-
-def test_gaps_that_many_share_are_a_group_of_their_own() -> None:
-    table = people(8)
-    table = table.set_column(0, "age", pa.array([None] * 30 + table["age"].to_pylist()[30:]))
-    _, published = made(table, policy())
-    gone = [record["row"] for record in published.to_pylist() if record["age"] is None]
-    assert sorted(gone) == sorted(f"r{number}" for number in range(30))
-    only = pa.table({"x": pa.array([None] * 6 + [1, 2, 3], pa.int64())})
-    document = {
-        "attributes": {"x": {"role": "quasi"}},
-        "privacy": [{"k-anonymity": {"k": 3}}],
-        "method": {"microaggregation": {}},
-    }
-    assert sorted(made(only, document)[1]["x"].to_pylist(), key=str) == [2.0] * 3 + [None] * 6
-    zeros = pa.table({"x": pa.array([None] * 3 + [0] * 3, pa.int64())})
-    assert sorted(made(zeros, document)[1]["x"].to_pylist(), key=str) == [0.0] * 3 + [None] * 3
 
 
 def test_what_it_cannot_do_is_refused() -> None:
@@ -329,27 +256,6 @@ def test_models_of_a_population_are_refused(model: str, tmp_path: Any) -> None:
     asked = {model: {**parameters, "population": str(tmp_path / "all.csv")}}
     with pytest.raises(UnreachableError, match="microaggregation: averages do not cover people"):
         shoal.anonymize(table, policy(K5, asked))
-
-
-def test_joining_makes_pairs_of_neighbours() -> None:
-    x = np.array([0.0, 0.0, 1.0, 1.0, 50.0, 50.0, 52.0, 52.0, 90.0, 90.0])
-    group = np.repeat(np.arange(5, dtype=np.int32), 2)
-    space = Space.of([x], [])
-    failing = np.array([True, False, False, True, False])
-    assert join_groups(space, Grouping(group, 5), failing).group.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
-    everyone = join_groups(space, Grouping(group, 5), np.ones(5, dtype=np.bool_))
-    assert everyone.sizes.tolist() == [4, 4, 2]  # the fifth has nobody left in this round
-    one = join_groups(space, Grouping(np.zeros(10, dtype=np.int32), 1), np.ones(1, dtype=np.bool_))
-    assert one.n_groups == 1
-    near = join_groups(space, Grouping(group, 5), np.array([False, False, False, False, True]), most=2)
-    assert near.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 3]
-
-
-def test_a_large_failing_group_takes_several_small_ones_in_a_round() -> None:
-    x = np.append(np.zeros(513), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
-    group = np.append(np.zeros(513), np.arange(1, 8)).astype(np.int32)
-    failing = np.arange(8) == 0
-    assert join_groups(Space.of([x], []), Grouping(group, 8), failing).sizes.tolist() == [518, 1, 1]
 
 
 def test_groups_never_reach_over_strata() -> None:

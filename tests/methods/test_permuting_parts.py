@@ -17,11 +17,10 @@ import pytest
 from shoal.core.progress import Silent
 from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
-from shoal.plan.plan import Assignment
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.forms.slices import Slices, assign_buckets
+from shoal.release.forms.slices import Slices
 from shoal.sources.frames import plain
 from shoal.sources.opening import open_source
 
@@ -51,21 +50,6 @@ def test_every_order_within_a_group_is_equally_likely(size: int, seed: int | Non
     order = Chance.of(seed).order_within(groups, n_groups)
     assert (groups[order] == np.repeat(np.arange(n_groups), size)).all()
     check_uniform(Counter(ranks(order.reshape(n_groups, size))), [1, 1, 2, 6, 24, 120][size])
-
-
-@SEEDS
-def test_every_place_in_a_large_group_is_equally_likely_for_an_item(seed: int | None) -> None:
-    chance = Chance.of(seed)
-    places = [int(np.flatnonzero(chance.order(50) == 17)[0]) for _ in range(2_000)]
-    check_uniform(Counter(places), 50)
-
-
-@SEEDS
-def test_every_arrangement_of_a_split_cell_is_equally_likely(seed: int | None) -> None:
-    chance = Chance.of(seed)
-    assignment = Assignment.of_pieces(1, np.array([0, 0, 0]), np.array([0, 1, 2]), np.array([2, 1, 1]))
-    cells = np.zeros(4, dtype=np.int32)
-    check_uniform(Counter(tuple(assign_buckets(assignment, cells, chance).tolist()) for _ in range(1_000)), 12)
 
 
 @SEEDS

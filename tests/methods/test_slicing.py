@@ -46,9 +46,6 @@ def sliced(
     return shoal.anonymize(people() if data is None else data, document)
 
 
-WITHHOLDING = {"max_withheld": 0.05}
-
-
 def with_a_blocking_record() -> pa.Table:
     """Each person has another age; only the first one has sex x, so that the job is known with it.
 
@@ -145,14 +142,6 @@ def test_a_blocking_group_of_many_records_is_named_with_what_is_reachable() -> N
     assert "distinct 6" in text
 
 
-def test_a_blocking_group_of_few_records_is_told_by_its_columns_only() -> None:
-    data = people(300).set_column(2, "town", pa.array(["Ulm"] * 299 + ["Worpswede"]))
-    with pytest.raises(UnreachableError) as refusal:
-        sliced({"parts": [["age", "sex"], ["town", "job"]]}, data=data)
-    assert "a record that alone has its value of town" in str(refusal.value)
-    assert "Worpswede" not in str(refusal.value)
-
-
 def test_blocking_groups_are_withheld_if_the_policy_allows() -> None:
     data = people(300).set_column(2, "town", pa.array(["Ulm"] * 298 + ["Trier", "Bonn"]))
     release = sliced({"parts": [["age", "sex"], ["town", "job"]]}, data=data, max_withheld=0.01)
@@ -166,40 +155,12 @@ def with_telling_towns() -> pa.Table:
     return data.set_column(2, "town", pa.array([towns.get(job, "Trier") for job in data["job"].to_pylist()]))
 
 
-@pytest.mark.parametrize("columns", [{}, {"columns": 3}], ids=str)
-def test_without_alpha_what_makes_the_requirement_unreachable_is_given_up(columns: dict[str, Any]) -> None:
-    release = sliced(columns, data=with_telling_towns())
-    assert "town" not in release.manifest["parts"][-1]
-    assert "town" in release.evidence["search"]["given_up"]
-    assert any("town" in warning and "other parts" in warning for warning in release.evidence["warnings"])
-    with pytest.raises(UnreachableError):
-        sliced({"alpha": 2}, data=with_telling_towns())
-
-
 def test_the_default_never_puts_all_quasi_attributes_into_one_part() -> None:
     release = sliced(data=with_telling_towns())
     assert sum(bool({"age", "sex", "town"} & set(part)) for part in release.manifest["parts"]) > 1
     tried = release.evidence["search"]["tried"]
     assert release.evidence["search"]["parts"] == max(tried, key=lambda way: way["marginals"])["parts"]
     assert tried[0]["parts"][-1] == ["job"]
-
-
-def test_the_default_stays_apart_where_parts_would_be_generalized() -> None:
-    """Town and zip go together and are frequent; with the age, of which each has its own, they would be generalized."""
-    rng = np.random.default_rng(5)
-    town = rng.integers(0, 8, 400)
-    data = {
-        "age": np.arange(400) // 10,
-        "town": town.astype(str),
-        "zip": (town + 50 * (rng.random(400) < 0.3)).astype(str),
-    }
-    table = pa.table({**data, "job": rng.choice(["clerk", "cook", "smith"], 400)})
-    roles = {name: {"role": "quasi"} for name in data} | {"job": {"role": "sensitive"}}
-    asked = [{"column-frequency": {"k": 8}}, {"distinct-l-diversity": {"l": 2}}]
-    release = shoal.anonymize(table, {"attributes": roles, "privacy": asked, "method": "slicing"}, seed=1)
-    assert release.verification.verified
-    assert release.evidence["search"]["tried"][0]["parts"] == [["age"], ["town", "zip"], ["job"]]
-    assert not [name for name in data if "labels" in release.manifest["attributes"][name]]
 
 
 def test_without_a_sensitive_attribute_not_even_membership_is_promised() -> None:
@@ -214,23 +175,6 @@ def test_without_a_sensitive_attribute_not_even_membership_is_promised() -> None
     assert any("nor is it promised that nobody can tell who" in warning for warning in release.evidence["warnings"])
 
 
-def test_an_attribute_of_distinct_values_in_a_part_of_its_own_is_warned_about() -> None:
-    data = people(400).set_column(0, "age", pa.array(np.arange(400)))
-    release = sliced({"parts": [["age"], ["sex", "town"], ["job"]]}, data=data)
-    assert any(
-        warning.startswith("age has a different value in every record") for warning in release.evidence["warnings"]
-    )
-    assert not sliced({"parts": [["age"], ["sex", "town"], ["job"]]}).evidence["warnings"]
-
-
-def test_distinct_values_are_warned_about_where_records_are_withheld_too() -> None:
-    release = sliced({"parts": [["age"], ["sex", "town"], ["job"]]}, data=with_a_blocking_record(), **WITHHOLDING)
-    assert not release.manifest["withheld"]
-    release = sliced({"parts": [["age"], ["town"], ["sex", "job"]]}, data=with_a_blocking_record(), **WITHHOLDING)
-    assert release.manifest["withheld"] == 5
-    assert any("different value in every record" in warning for warning in release.evidence["warnings"])
-
-
 @pytest.mark.parametrize("grouping", ["mondrian", "random"])
 def test_withheld_records_are_in_no_region(grouping: str) -> None:
     method = {"parts": [["age"], ["town"], ["sex", "job"]], "grouping": grouping}
@@ -243,15 +187,6 @@ def test_withheld_records_are_in_no_region(grouping: str) -> None:
     assert all("900" not in label for label in release.manifest["attributes"]["age"]["labels"])
 
 
-def test_insensitive_attributes_stay_with_their_part() -> None:
-    data = people()
-    release = sliced({"parts": [["age", "sex"], ["town", "job", "income"]]})
-    assert release.manifest["parts"] == [["age", "sex"], ["town", "job", "income"]]
-    kept = set(zip(*(data[name].to_pylist() for name in ("town", "job", "income")), strict=True))
-    assert set(zip(*(release.data[name].to_pylist() for name in ("town", "job", "income")), strict=True)) == kept
-    assert sliced().manifest["parts"][0][-1] == "income"
-
-
 def test_columns_are_generalized_to_the_frequency_asked_for() -> None:
     release = sliced({"alpha": 1}, [{"simple-l-diversity": {"l": 2}}, {"column-frequency": {"k": 12}}])
     rows = release.data.select(["age", "sex", "town"]).to_pylist()
@@ -260,40 +195,6 @@ def test_columns_are_generalized_to_the_frequency_asked_for() -> None:
         counts[tuple(row.values())] += 1
     assert min(counts.values()) >= 12
     assert "labels" in release.manifest["attributes"]["age"]
-
-
-def test_random_buckets_have_a_size_and_hold() -> None:
-    release = sliced({"grouping": "random", "bucket_size": 20, "alpha": 1}, [{"distinct-l-diversity": {"l": 3}}])
-    assert release.verification.verified
-    assert release.manifest["buckets"] >= 10
-
-
-def test_one_rare_group_does_not_make_all_buckets_larger() -> None:
-    """Two records of 2,000 alone have their town, and different jobs: they must share a bucket, the rest need not."""
-    data = people(2000)
-    town, job = (["Kiel", *data["town"].to_pylist()[1:-1], "Kiel"], ["cook", *data["job"].to_pylist()[1:-1], "smith"])
-    data = data.set_column(2, "town", pa.array(town)).set_column(3, "job", pa.array(job))
-    method = {"parts": [["age", "sex"], ["town", "job"]], "grouping": "random", "bucket_size": 50}
-    release = sliced(method, [{"distinct-l-diversity": {"l": 2}}], data)
-    sizes = np.bincount(release.data["bucket"])[1:]
-    assert release.verification.verified
-    assert len(sizes) == 40
-    assert sizes.min() >= 25
-    assert len({row["bucket"] for row in release.data.to_pylist() if row["town"] == "Kiel"}) == 1
-
-
-def test_buckets_that_fail_are_put_together_where_several_parts_have_sensitive_attributes() -> None:
-    data = people(600).append_column("illness", pa.array(np.where(np.arange(600) % 40, "flu", "gout")))
-    parts = [["age", "sex"], ["town", "job"], ["illness"]]
-    policy = {
-        "attributes": ROLES | {"illness": {"role": "sensitive"}},
-        "privacy": [{"distinct-l-diversity": {"l": 2}}],
-        "method": {"slicing": {"parts": parts, "grouping": "random", "bucket_size": 60}},
-        "max_withheld": 0.02,
-    }
-    release = shoal.anonymize(data, policy, seed=1)
-    assert release.verification.verified
-    assert release.manifest["buckets"] > 1
 
 
 def test_sharing_the_sensitive_attribute_is_checked_by_joining() -> None:

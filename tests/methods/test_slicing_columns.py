@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.errors import PolicyError, UnreachableError
+from shoal.core.errors import PolicyError
 from shoal.core.progress import Silent
 from shoal.methods.base import Labels
 from shoal.methods.slicing import attributes
-from shoal.methods.slicing.attributes import correlations, one_each, partition_attributes
+from shoal.methods.slicing.attributes import correlations, partition_attributes
 from shoal.methods.slicing.parts import exact, regions
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem
@@ -81,27 +80,12 @@ def test_phi2_is_the_definition(drawn: list[tuple[int, int, int]]) -> None:
     assert found.diagonal().tolist() == [1.0, 1.0]
 
 
-def test_equal_and_independent_attributes() -> None:
-    found = correlations(letters(one=[0, 0, 1, 1], same=[4, 4, 2, 2], other=[0, 1, 0, 1], constant=[3] * 4), 5)
-    assert found[0].tolist() == [1.0, 1.0, 0.0, 0.0]
-    assert found[3].tolist() == [0.0, 0.0, 0.0, 1.0]
-
-
 def test_tables_that_are_too_large_to_write_down_are_counted_by_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     asked = letters(one=rng.integers(0, 6, 300), two=rng.integers(0, 6, 300), three=rng.integers(0, 3, 300))
     dense = correlations(asked, 5)
     monkeypatch.setattr(attributes, "_DENSE_PAIRS", 0)
     assert (correlations(asked, 5) == dense).all()
-
-
-def test_two_columns_of_many_values_need_no_table() -> None:
-    n = 200_000  # a full table of pairs would have 4e10 entries
-    flat = from_nested({"any": [f"v{number}" for number in range(n)]})
-    assert flat.positions is None
-    order = np.arange(n)
-    asked = problem({}, {"one": (flat, order), "two": (flat, order[::-1])})
-    assert correlations(asked, 5)[0, 1] == 1.0
 
 
 def test_numbers_are_cut_in_intervals_of_equal_width_of_what_occurs() -> None:
@@ -111,26 +95,6 @@ def test_numbers_are_cut_in_intervals_of_equal_width_of_what_occurs() -> None:
     assert found[0, 1] == 1.0
     shifted = correlations(problem({"age": (years(90), numbers)}, {"side": (LETTERS, numbers >= 14)}), 2)
     assert shifted[0, 1] == pytest.approx(float(phi2_by_hand(side.tolist(), (numbers >= 14).tolist(), [1] * 10)))
-
-
-def test_few_numbers_are_not_cut() -> None:
-    """Two or three intervals would put 0 and 1 together."""
-    asked = problem({"age": (years(90), [0, 1, 50])}, {"letter": (LETTERS, [0, 1, 1])})
-    assert correlations(asked, 3)[0, 1] == 1.0
-    assert correlations(asked, 2)[0, 1] == pytest.approx(float(phi2_by_hand([0, 0, 1], [0, 1, 1], [1] * 3)))
-
-
-def test_what_is_missing_is_a_value() -> None:
-    ages = years(90).with_missing()
-    numbers = [*range(0, 80, 10), ages.missing, ages.missing]
-    known = [0] * 8 + [1, 1]
-    found = correlations(problem({"age": (ages, numbers)}, {"known": (LETTERS, known)}), 2)
-    assert found[0, 1] == 1.0
-
-
-def test_cells_of_a_population_do_not_count() -> None:
-    asked = problem({"one": (LETTERS, [0, 1, 5, 0])}, {"two": (LETTERS, [3, 4, 5, 4])}, [2, 2, 0, 0])
-    assert correlations(asked, 5)[0, 1] == 1.0
 
 
 def test_the_order_of_cells_changes_nothing() -> None:
@@ -153,43 +117,12 @@ def pairs(n_sensitive: int) -> Problem:
     return problem({k: (LETTERS, v) for k, v in quasi.items()}, {k: (LETTERS, v) for k, v in sensitive.items()})
 
 
-def test_attributes_that_go_together_share_a_column() -> None:
-    assert partition_attributes(pairs(0), 3, None).places == ((0, 3), (1, 4), (2,))
-    assert partition_attributes(pairs(1), 3, None).places == ((0, 3), (1, 4), (2, 5))
-
-
 def test_sensitive_attributes_share_the_last_column_even_if_they_are_independent() -> None:
     columns = partition_attributes(pairs(2), 3, None)
     assert columns.places == ((0, 3), (1, 4), (2, 5, 6))
     found = correlations(pairs(2), 5)
     assert found.shape == (7, 7)
     assert found[5, 6] < 0.1
-
-
-def test_a_sensitive_column_of_given_size() -> None:
-    asked = pairs(2)
-    assert partition_attributes(asked, 2, 2).places == ((0, 1, 2, 3, 4), (5, 6))
-    assert partition_attributes(asked, 3, 3).places == ((0, 3), (1, 4), (2, 5, 6))
-    assert partition_attributes(asked, 2, 6).places[-1][-2:] == (5, 6)
-    assert [len(group) for group in partition_attributes(asked, 2, 6).places] == [1, 6]
-
-
-def test_equally_good_attributes_come_in_the_order_of_the_policy() -> None:
-    """All attributes but the first are one under other names, which changes the order of sums and so their rounding."""
-    rng = np.random.default_rng(3)
-    value = rng.integers(0, 6, 500)
-    codes = {f"q{number}": rng.permutation(6)[value] for number in range(40)}
-    quasi = {name: (LETTERS, code) for name, code in {"constant": value * 0, **codes}.items()}
-    sensitive = np.where(rng.random(500) < 0.5, value, rng.integers(0, 6, 500))
-    columns = partition_attributes(problem(quasi, {"z": (LETTERS, sensitive)}), 3, 3)
-    assert columns.places == ((0,), tuple(range(3, 41)), (1, 2, 41))
-
-
-def test_as_many_columns_as_attributes_have_one_each() -> None:
-    asked = pairs(2)  # equal attributes are at distance 0 of each other
-    assert partition_attributes(asked, 6, None).places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
-    assert partition_attributes(asked, 6, 2).places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
-    assert one_each(asked) == ((0,), (1,), (2,), (3,), (4,), (5,), (6,))
 
 
 @pytest.mark.parametrize(
@@ -238,36 +171,6 @@ def test_regions_hold_their_values_are_frequent_and_do_not_overlap(
     assert sizes.min() >= frequency
     assert len(lo) > 1
     assert values.dtype == lo.dtype == hi.dtype == np.int32
-
-
-def test_cells_without_records_have_a_region_too() -> None:
-    asked = mixed()
-    counts = np.where(asked.cells.codes[0] < 30, 0, asked.cells.counts)
-    fewer = replace(asked, cells=Cells(asked.cells.codes, counts))
-    values, lo, hi = regions(fewer, (0, 1), 7, "levels", Silent())
-    assert 0 <= values.min() <= values.max() < len(lo)
-    there = counts > 0
-    for column, place in enumerate((0, 1)):
-        codes = asked.cells.codes[place][there]
-        assert ((codes >= lo[values[there], column]) & (codes < hi[values[there], column])).all()
-
-
-def test_regions_that_cannot_be_cut_are_one() -> None:
-    asked = mixed()
-    total = asked.cells.n_records
-    values, lo, hi = regions(asked, (0, 1), total, np.random.default_rng(1), Silent())
-    assert len(lo) == len(hi) == 1
-    assert not values.any()
-    with pytest.raises(UnreachableError, match=f"at least {total + 1} records, but the table has only {total};"):
-        regions(asked, (0, 1), total + 1, np.random.default_rng(1), Silent())
-
-
-def test_without_quasi_attributes_there_is_one_value() -> None:
-    asked = mixed()
-    values, lo, hi = regions(asked, (), 5, np.random.default_rng(1), Silent())
-    assert lo.shape == hi.shape == (1, 0)
-    assert values.tolist() == exact(asked, ())[0].tolist() == [0] * asked.cells.n_cells
-    assert exact(asked, ())[1] == 1
 
 
 @pytest.mark.parametrize("places", [(1,), (0, 2), (2, 1, 0)])

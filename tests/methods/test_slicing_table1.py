@@ -74,24 +74,6 @@ def test_the_sliced_table_1f_is_2_diverse_and_tells_of_t1_what_the_paper_says() 
     assert [int(lists.records[some[0]]) for lists, some in zip(columns, entries, strict=True)] == [1, 2]
 
 
-def test_the_sliced_table_1f_is_not_3_diverse() -> None:
-    beliefs, _ = beliefs_of([["Age", "Sex"], ["Zipcode", "Disease"]], l=3)
-    assert beliefs.failing().all()
-
-
-def test_one_attribute_per_column_1e_leaves_the_diseases_of_the_bucket() -> None:
-    beliefs, stated = beliefs_of([["Age"], ["Sex"], ["Zipcode"], ["Disease"]])
-    assert stated[0] == pytest.approx({"dyspepsia": 0.25, "flu": 0.5, "bronchitis": 0.25})
-    assert stated[7] == pytest.approx({"dyspepsia": 0.5, "flu": 0.25, "gastritis": 0.25})
-    assert beliefs.worst(0) == 2.0
-
-
-def test_bucketization_1c_is_slicing_with_all_quasi_attributes_in_one_column() -> None:
-    beliefs, stated = beliefs_of([["Age", "Sex", "Zipcode"], ["Disease"]])
-    assert stated[2] == pytest.approx({"dyspepsia": 0.25, "flu": 0.5, "bronchitis": 0.25})
-    assert not beliefs.failing().any()
-
-
 def test_multisets_of_one_attribute_per_column_are_table_1d() -> None:
     release = shoal.anonymize(pa.table(ORIGINAL), policy({"slicing": {"columns": "each", "bucket_size": 4}}))
     buckets = sorted(

@@ -19,15 +19,13 @@ import shoal
 from shoal.cli import app
 from shoal.core.errors import PolicyError, ShoalError, UnreachableError
 from shoal.core.progress import Silent
-from shoal.methods.sweep import SequentialSweep, classes, selecting
-from shoal.methods.sweep import planning as sweep_module
+from shoal.methods.sweep import SequentialSweep, classes
 from shoal.methods.sweep.closing import Remainder
-from shoal.methods.sweep.rules import Models, Parts
+from shoal.methods.sweep.rules import Models
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.policy.policy import Policy
 from shoal.taxonomies.files import from_nested
 from shoal.verify.verifier import verify_table
 
@@ -124,16 +122,6 @@ def test_classes_of_an_item_are_those_of_equal_labels_that_are_large_enough() ->
         assert [np.flatnonzero(found == c).tolist() for c in range(len(nodes))] == list(expected.values())
 
 
-@pytest.mark.parametrize("defend", [False, True])
-def test_how_many_items_are_looked_at_together_changes_nothing(monkeypatch: pytest.MonkeyPatch, defend: bool) -> None:
-    document = wide_policy(5, {"sweep": {"defend": defend}})
-    releases = []
-    for together in (1, 3, 64):
-        monkeypatch.setattr(classes, "_TOGETHER", together)
-        releases.append(shoal.anonymize(wide_people(300, 5), document, seed=1).data)
-    assert releases[0] == releases[1] == releases[2]
-
-
 @pytest.mark.parametrize("privacy", [tau_l(0.5, 3), tau_l(0.4, 4), {"simple-l-diversity": {"l": 2}}])
 def test_groups_that_are_passed_over_would_not_close(monkeypatch: pytest.MonkeyPatch, privacy: dict[str, Any]) -> None:
     people = table(600, p=np.random.default_rng(5).integers(64, size=600).tolist(), skew=0.35)
@@ -154,50 +142,12 @@ def test_a_value_at_its_base_rate_divides_the_size_of_every_class() -> None:
     assert Models.of(problem, defend=False).rules.plain_records == 2
 
 
-def test_large_tables_are_swept_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    paces: list[float] = []
-
-    class Noted(Remainder):
-        def __init__(self, problem: Problem, models: Models, pace: float, labelled: Fraction) -> None:
-            paces.append(pace)
-            super().__init__(problem, models, pace, labelled)
-
-    monkeypatch.setattr(sweep_module, "Remainder", Noted)
-    shoal.anonymize(table(), policy([tau_l()]), seed=1)
-    assert len(set(paces)) == len(paces) == 3
-    monkeypatch.setattr(sweep_module, "_MOST_LOOKUPS", 0)
-    shoal.anonymize(table(), policy([tau_l()]), seed=1)
-    assert paces[3:] == paces[:1]
-
-
-def test_of_more_levels_than_can_be_tried_those_that_similar_records_share_are() -> None:
-    data = wide_people(600, 30)
-    release = shoal.anonymize(data, wide_policy(30, {"sweep": {}}), seed=1)
-    assert release.verification.verified
-    assert "1,073,741,824 combinations of levels" in release.evidence["warnings"][0]
-    assert 1 < release.evidence["search"]["items"] < 1000
-    other = shoal.anonymize(data, wide_policy(30, {"mondrian": {}}))
-    assert release.utility["um"] > other.utility["um"]
-
-
 @pytest.mark.parametrize("model", [{"t-closeness": {"t": 0.3}}, {"k-anonymity": {"k": 40}}], ids=str)
 def test_wide_tables_keep_other_models_in_larger_groups(model: dict[str, Any]) -> None:
     """Groups of the smallest size would never hold: they are doubled until classes close."""
     release = shoal.anonymize(wide_people(600, 20), wide_policy(20, {"sweep": {}}, model), seed=1)
     assert release.verification.verified
     assert release.utility["um"] > 0.3
-
-
-def test_selected_levels_keep_about_as_much_as_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, document = wide_people(600, 12), wide_policy(12, {"sweep": {"improve": False}})
-    every = shoal.anonymize(data, document, seed=1)
-    assert not every.evidence["warnings"]
-    assert every.evidence["search"]["items"] == 2**12
-    monkeypatch.setattr(selecting, "_NARROW", 0)
-    monkeypatch.setattr(selecting, "_MOST_LOOKUPS", 1 << 20)
-    selected = shoal.anonymize(data, document, seed=1)
-    assert selected.evidence["search"]["items"] < 2**9
-    assert selected.utility["um"] > 0.97 * every.utility["um"]
 
 
 def test_a_least_share_of_the_population_is_refused(tmp_path: Path) -> None:
@@ -228,11 +178,6 @@ def test_what_cannot_be_reached_names_the_nearest_that_can(privacy: dict[str, An
         shoal.anonymize(table(), policy([privacy]))
 
 
-def test_the_nearest_reachable_requirement_is_reachable() -> None:
-    release = shoal.anonymize(table(skew=0.9), policy([tau_l(0.25, 4)]), seed=1)
-    assert release.manifest["guarantees"][0]["achieved"] == pytest.approx(0.25)
-
-
 def test_without_a_taxonomy_there_is_a_flat_one_and_a_warning(tmp_path: Path) -> None:
     document = policy([tau_l(0.4, 3)], sensitive={"s": None})
     release = shoal.anonymize(table(skew=0.8), document, seed=1)
@@ -261,23 +206,6 @@ def test_a_missing_weight_is_an_error_that_names_no_value() -> None:
         shoal.anonymize(table(), policy([tau_l(weights=dict.fromkeys("uvwx", 0))]))
 
 
-def test_an_adversary_with_weights_needs_more_generalization() -> None:
-    fair, knowing = (
-        shoal.anonymize(table(60, skew=0.85), policy([tau_l(0.6, 2, **given)], improve=False), seed=1)
-        for given in ({}, {"weights": {"u": 5, "v": 4, "w": 3, "x": 3}})
-    )
-    before = [release.evidence["search"]["generalized_before"]["s"] for release in (fair, knowing)]
-    assert 0 < before[0] < before[1]
-
-
-def test_weights_that_favour_a_value_do_not_refuse_a_table_that_holds_as_it_is() -> None:
-    even = pa.table({"q": list("abcd") * 4, "s": [s for s in "uvwx" for _ in range(4)]})
-    for weights in ({"u": 9, "v": 1, "w": 1, "x": 1}, {"u": 1, "v": 1, "w": 0, "x": 0}):
-        release = shoal.anonymize(even, policy([tau_l(0.5, 3, weights=weights)]), seed=1)
-        assert sorted(release.data["s"].to_pylist()) == sorted(even["s"].to_pylist())
-        assert len(set(release.data["q"].to_pylist())) == 4
-
-
 def test_a_value_that_an_adversary_rules_out_is_hidden_by_labels() -> None:
     """9 u, 1 v, 1 w with weights 0, 1, 1 and (0.7, 3): labels for some u leave at most 7.7 of 11 records to it."""
     few = pa.table({"q": ["a"] * 11, "s": ["u"] * 9 + ["v", "w"]})
@@ -287,25 +215,6 @@ def test_a_value_that_an_adversary_rules_out_is_hidden_by_labels() -> None:
         release = shoal.anonymize(few, chosen, seed=1)
         assert release.manifest["guarantees"][0]["achieved"] <= 0.7
         assert release.data["s"].to_pylist().count("u") <= 7
-
-
-def test_numbers_are_keys_of_weights(tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(
-        "attributes:\n  q: {role: quasi}\n  s: {role: sensitive}\n"
-        "privacy:\n  - tau-l-diversity: {tau: 0.6, l: 2, weights: {1: 1, 2: 2, 3: 2}}\nmethod: {sweep: {}}\n"
-    )
-    numbers = pa.table({"q": list("aabbaabb"), "s": [1, 1, 1, 1, 1, 1, 2, 3]})
-    release = shoal.anonymize(numbers, path, seed=1)
-    assert release.manifest["rows"] == 8
-    assert set(release.manifest["guarantees"][0]["parameters"]["weights"]) == {"1", "2", "3"}
-
-
-def test_far_from_the_goal_no_more_is_generalized_than_one_by_one() -> None:
-    """995 of 1,000 at tau = 0.98 under a flat tree: 30 records at the root take 15 away, as one by one would."""
-    problem = problem_of([(0, 0), (1, 1)], [995, 5], TauLDiversity(tau=0.98, l=2), {"any": ["u", "v"]})
-    plan = SequentialSweep(improve=False, defend=False).plan(problem, np.random.default_rng(1), Silent())
-    assert plan.search["generalized_before"] == {"s": 30}
 
 
 def test_attributes_of_joint_models_are_never_generalized() -> None:
@@ -373,14 +282,6 @@ def test_what_is_not_met_without_some_records_is_refused() -> None:
         shoal.anonymize(data, paper, seed=1)
 
 
-def test_a_table_that_becomes_one_class_by_all_models_together_says_so() -> None:
-    far = pa.table({"q": ["a"] * 9 + ["c"], "s": ["u"] * 9 + ["v"]})  # nothing one step below the root is like all
-    with pytest.raises(UnreachableError, match="ask for much less"):
-        shoal.anonymize(far, policy([{"delta-disclosure": {"delta": 2}}]), seed=1)
-    with pytest.raises(UnreachableError, match=r"t-closeness on 's': it is met only by the whole table.*reaches 0"):
-        shoal.anonymize(table(80, 0, skew=0.8), policy([{"t-closeness": {"t": 0.0001}}]), seed=0)
-
-
 @pytest.mark.parametrize("budget", [0, 0.1])
 def test_too_few_leftovers_are_withheld_or_others_join_them(budget: float) -> None:
     lonely = pa.table({"q": ["a"] * 10 + ["b"] * 9 + ["c"], "s": ["u", "v"] * 10})
@@ -412,39 +313,6 @@ def test_population_models_count_people_under_the_labels(tmp_path: Path) -> None
     assert "a" in release.data["q"].to_pylist()
 
 
-def test_the_order_of_items_counts_values_of_the_table_not_of_the_population(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[int]] = []
-    sort_items = selecting.sort_items
-
-    def watched(attributes: Any, columns: Any) -> Any:
-        seen.append(sorted(set(np.asarray(columns[0]).tolist())))
-        return sort_items(attributes, columns)
-
-    monkeypatch.setattr(selecting, "sort_items", watched)
-    rows = [(0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
-    problem = problem_of(rows, [3, 3, 3, 3, 0], TauLDiversity(tau=0.5, l=2), {"any": ["u", "v"]})
-    SequentialSweep().plan(problem, np.random.default_rng(1), Silent())
-    assert seen
-    assert all(values == [0, 1] for values in seen)
-
-
-def test_a_table_without_sensitive_attributes() -> None:
-    release = shoal.anonymize(table().select(["q"]), policy([{"k-anonymity": {"k": 5}}], sensitive={}), seed=1)
-    sizes = release.data.group_by("q").aggregate([([], "count_all")])["count_all"].to_pylist()
-    assert sum(sizes) == 40
-    assert min(sizes) >= 5
-    assert len(sizes) > 2
-
-
-def test_a_table_of_one_row_and_one_of_equal_rows() -> None:
-    one = pa.table({"q": ["a"], "s": ["u"]})
-    assert shoal.anonymize(one, policy([{"k-anonymity": {"k": 1}}]), seed=1).data["q"].to_pylist() == ["a"]
-    equal = pa.table({"q": ["a"] * 6, "s": ["u", "v"] * 3})
-    for model in ({"t-closeness": {"t": 0.1}}, tau_l(0.5, 2), {"beta-likeness": {"beta": 0.1, "enhanced": False}}):
-        release = shoal.anonymize(equal, policy([model]), seed=1)
-        assert set(release.data["q"].to_pylist()) == {"a"}
-
-
 def test_a_class_of_raised_records_may_be_smaller_than_one_of_plain_ones() -> None:
     """Two cells of one generalized record each: together they hold, though neither alone is k records."""
     model = TauLDiversity(tau=0.25, l=4)
@@ -454,17 +322,6 @@ def test_a_class_of_raised_records_may_be_smaller_than_one_of_plain_ones() -> No
     assert plan.targets is not None
     assert (plan.targets.lo != KEPT).any()
     assert plan.sizes.min() < 4
-
-
-def test_the_better_of_both_is_kept_where_improving_spoils_the_last_class() -> None:
-    rows = [("d", "u"), ("a", "v"), ("a", "v"), ("a", "u"), ("a", "u"), ("b", "u")]
-    q, s = zip(*rows, strict=True)
-    for seed in range(8):
-        kept = [
-            shoal.anonymize(pa.table({"q": q, "s": s}), policy([tau_l(0.5, 2)], improve), seed=seed).utility["um"]
-            for improve in (False, True)
-        ]
-        assert kept[1] >= kept[0]
 
 
 @pytest.mark.parametrize(
@@ -482,31 +339,6 @@ def test_what_the_whole_table_meets_is_never_refused(privacy: list[dict[str, Any
         release = shoal.anonymize(table(22, seed, skew=0.5), policy(privacy, improve=seed % 2 == 1), seed=seed)
         assert release.manifest["rows"] == 22
         assert release.manifest["withheld"] == 0
-
-
-def test_records_with_a_value_of_their_own_are_not_withheld() -> None:
-    """Their value would stand in the labels of others, and carry a promise that no published record keeps."""
-    tree = from_nested({"*": ["flu", "cold", "plague"]})
-    age = Attribute("age", from_nested({"*": ["1", "2", "3"]}))
-    for last, allowed in ((0, True), (2, False)):
-        codes = (np.array([0, 1, 2]), np.array([0, 1, last], dtype=np.int32))
-        cells = Cells(codes, np.array([5, 5, 1]))
-        problem = Problem((age,), (Attribute("ill", tree),), cells, (), max_withheld=2)
-        parts = Parts.of(problem)
-        assert sweep_module._may_withhold(problem, parts, parts.cell == 2) is allowed
-        assert not sweep_module._may_withhold(problem, parts, parts.cell == 1)  # more records than may be
-
-
-def test_weights_of_unknown_values_are_named() -> None:
-    table = pa.table({"age": [1, 2, 3, 4], "ill": ["flu", "cold", "flu", "cold"]})
-    attributes = {"age": {"role": "quasi"}, "ill": {"role": "sensitive"}}
-    for weights, says in (
-        ({"flu": 1, "cold": 2, "influensa": 1}, "weights has 1 value that 'ill' does not have .influensa."),
-        ({"flu": 1}, "1 of 2 values of 'ill' have no weight .cold."),
-    ):
-        model = {"tau-l-diversity": {"tau": 0.6, "l": 2, "weights": weights}}
-        with pytest.raises(PolicyError, match=says):
-            shoal.anonymize(table, {"attributes": attributes, "privacy": [model], "method": {"sweep": {}}})
 
 
 def crowd(seed: int = 1, n: int = 1000) -> pa.Table:
@@ -560,15 +392,6 @@ def test_labels_of_the_papers_algorithm_give_people_away_and_that_is_a_finding()
     assert finding["about"] == ["s"]
 
 
-def test_of_two_values_no_label_keeps_a_tau_below_the_base_rate() -> None:
-    """Whatever is kept of both must be kept in equal parts, and whatever is not has too much of one."""
-    data = pa.table({"q": list("abcd") * 25, "s": ["u"] * 70 + ["v"] * 30})
-    release = shoal.anonymize(data, policy([tau_l(0.5, 2)]), seed=1)
-    assert set(release.data["s"].to_pylist()) <= {"low", "any"}
-    assert "more than tau = 0.5. No release can hide a base rate" in release.evidence["warnings"][0]
-    assert set(release.data["q"].to_pylist()) == {"*"}
-
-
 def test_no_more_values_are_generalized_than_the_policy_allows() -> None:
     data, asked = crowd(), [tau_l(0.6, 3)]
     with pytest.raises(UnreachableError, match=r"max_generalized of 's' is 0\.1, but \d+ of 1,000 records"):
@@ -582,11 +405,3 @@ def test_no_more_values_are_generalized_than_the_policy_allows() -> None:
     release = shoal.anonymize(data, fewer | {"method": {"sweep": {"defend": False}}}, seed=1)
     assert not release.evidence["generalized_sensitive"]
     assert release.manifest["withheld"] == 0
-
-
-@pytest.mark.parametrize("name", ["t", "q"])
-def test_a_cap_on_something_else_is_a_policy_error(name: str) -> None:
-    with pytest.raises(PolicyError, match=f"max_generalized.*'{name}' is not a sensitive attribute"):
-        Policy.load(policy([tau_l()], max_generalized={name: 0.1}))
-    with pytest.raises(PolicyError, match="max_generalized"):
-        Policy.load(policy([tau_l()], max_generalized={"s": 1.5}))

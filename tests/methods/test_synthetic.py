@@ -121,13 +121,6 @@ def test_the_account_is_within_the_budget(epsilon: float, delta: float) -> None:
     json.dumps(said)
 
 
-def test_laplace_losses_are_one_over_the_scale() -> None:
-    ledger = made(epsilon=1.0).ledger
-    for entry in ledger:
-        sensitivity = 2 if "choice" in entry.purpose else 1  # the noisy maximum compares two scores that may both move
-        assert entry.loss == pytest.approx(sensitivity / entry.scale, rel=1e-9)
-
-
 def test_gaussian_losses_are_those_of_concentrated_privacy() -> None:
     release = made(epsilon=1.0, delta=1e-6)
     counts = [entry for entry in release.ledger if entry.purpose.startswith("counts")]
@@ -136,15 +129,6 @@ def test_gaussian_losses_are_those_of_concentrated_privacy() -> None:
     rho = release.spent["rho"]
     simple = rho + 2 * np.sqrt(rho * np.log(1e6))  # Bun and Steinke; OpenDP's conversion is tighter
     assert 0.5 * simple < release.spent["epsilon"] <= simple
-
-
-def test_a_tree_by_hand_costs_nothing() -> None:
-    release = made(epsilon=1.0, tree=[["c", "a"], ["d", "b"]])
-    assert set(release.names) == {("a", "c"), ("b", "d")}
-    assert not [entry for entry in release.ledger if "choice" in entry.purpose]
-    assert release.spent["epsilon"] > 0.999
-    independent = np.outer(shares(release.table, "a"), shares(release.table, "b")).ravel()
-    assert np.abs(shares(release.table, "a", "b") - independent).sum() < 0.05
 
 
 def test_trees_of_unknown_or_too_large_pairs_are_refused() -> None:
@@ -158,19 +142,6 @@ def test_trees_of_unknown_or_too_large_pairs_are_refused() -> None:
     release = synthesize([zeros, zeros], large, Synthetic(epsilon=1), Chance.of(1))
     assert release.names == ()
     assert release.spent["epsilon"] > 0.999999  # nothing is left unused where no pair can be counted
-
-
-def test_what_would_be_noise_changes_little() -> None:
-    """With a tiny epsilon rows are nearly independent, though the whole budget is spent.
-
-    a and b go together (a distance of 0.6 from independence, in sum); noise of a standard deviation beyond 1,000 for
-    each of 20 counts would look like 1 or more. Ten runs; were pairs believed as counted, each would fail.
-    """
-    for _ in range(10):
-        release = made(epsilon=0.002, rows=5000)
-        both = shares(release.table, "a", "b").reshape(4, 5)
-        independent = np.outer(both.sum(axis=1), both.sum(axis=0))
-        assert np.abs(both - independent).sum() < 0.8
 
 
 def test_relations_that_no_tree_of_pairs_has_are_kept() -> None:
@@ -193,15 +164,6 @@ def test_relations_that_no_tree_of_pairs_has_are_kept() -> None:
     assert np.abs(together - independent).sum() / 40_000 > 0.1
 
 
-def test_an_attribute_of_more_weight_is_counted_more() -> None:
-    """Whatever is counted, it has d in it if d weighs a thousand times what others do; errors: none in 10**6 runs."""
-    pytest.importorskip("opendp")
-    weighted = [*DOMAINS[:3], Domain("d", DOMAINS[3].taxonomy, 1000.0)]
-    release = synthesize(people(), weighted, Synthetic(epsilon=1), Chance.of(1))
-    assert release.names
-    assert all("d" in one for one in release.names[:2])
-
-
 def test_a_record_changes_no_score_by_more_than_one() -> None:
     pytest.importorskip("opendp")
     domains = tuple(
@@ -220,15 +182,6 @@ def test_a_record_changes_no_score_by_more_than_one() -> None:
             expected = rng.uniform(0, 20, [domains[place].size for place in one])
             scores = [rounds(each)._score(one, expected, 0.01) for each in (counts, more)]
             assert abs(scores[0] - scores[1]) <= 1
-
-
-def test_equal_records_may_come_as_counts() -> None:
-    pytest.importorskip("opendp")
-    each, codes = people(3000), [np.array([3, 1]), np.array([0, 4]), np.array([2, 2]), np.array([5, 0])]
-    for columns, counts, records in ((each, None, 3000), (codes, np.array([700, 1300]), 2000)):
-        release = synthesize(columns, DOMAINS, Synthetic(epsilon=1000), Chance.of(1), counts)
-        assert abs(release.n_rows - records) <= 1
-    assert abs(int(np.count_nonzero(release.codes[0] == 3)) - 700) <= 1
 
 
 def test_the_holder_is_warned_of_what_promises_little() -> None:
@@ -261,17 +214,6 @@ def test_distances_are_those_of_shares() -> None:
     assert total_variation(np.array([4, 0]), np.array([0, 9])) == 1.0
 
 
-def test_rows_can_be_asked_for() -> None:
-    assert made(epsilon=1.0, rows=123).table.num_rows == 123
-
-
-def test_one_attribute_gets_the_whole_budget() -> None:
-    pytest.importorskip("opendp")
-    release = synthesize([people()[0]], DOMAINS[:1], Synthetic(epsilon=1), Chance.of(1))
-    (entry,) = release.ledger
-    assert entry.scale == pytest.approx(1.0, rel=1e-9)
-
-
 def test_records_outside_the_domain_are_left_out_and_counted_for_the_holder() -> None:
     pytest.importorskip("opendp")
     columns = people(1000)
@@ -283,12 +225,6 @@ def test_records_outside_the_domain_are_left_out_and_counted_for_the_holder() ->
     assert "outside" not in json.dumps(release.describe())
 
 
-def test_tables_without_records_are_published_as_such() -> None:
-    pytest.importorskip("opendp")
-    nobody = [column[:0] for column in people()]
-    assert synthesize(nobody, DOMAINS, Synthetic(epsilon=1.0), Chance.of(1)).table.num_rows >= 1
-
-
 def test_noise_does_not_follow_the_seed() -> None:
     one, other = (made(epsilon=0.5, seed=3) for _ in range(2))
     assert not one.table.equals(other.table)
@@ -298,18 +234,6 @@ def test_only_declared_values_come_out() -> None:
     release = made(epsilon=0.01, rows=500)
     for one in DOMAINS:
         assert one.taxonomy.encode(release.table[one.name].combine_chunks()).min() >= 0
-
-
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal.methods.synthetic import synthesis
-
-    def absent(name: str) -> object:
-        raise ImportError(name)
-
-    synthesis.opendp.cache_clear()
-    monkeypatch.setattr(synthesis.importlib, "import_module", absent)
-    with pytest.raises(UsageError, match=r"shoal\[synthetic\]"):
-        synthesize(people(10), DOMAINS, Synthetic(epsilon=1), Chance.of(1))
 
 
 def test_what_is_over_the_budget_is_refused() -> None:

@@ -82,17 +82,6 @@ def test_what_is_fitted_is_the_optimum(sets: list[tuple[int, ...]]) -> None:
     assert whole.sum() == pytest.approx(tree.total)
 
 
-def test_attributes_alone_come_to_the_average_of_all_tables() -> None:
-    tree = JunctionTree(SIZES, measure(TRIPLES, 3))
-    tree.fit(2)
-    tree.fit_alone(30)
-    for place in EVERY:
-        tables = [(sum_to(noisy.counts, one, (place,)), SIZES[place] / (noisy.variance * noisy.counts.size))
-                  for one, noisy in tree.measured.items() if place in one]  # fmt: skip
-        average = sum(weight * counts for counts, weight in tables) / sum(weight for _, weight in tables)
-        assert np.allclose(tree.marginal((place,)), junction.non_negative(average, tree.total), atol=1e-3)
-
-
 graphs = st.lists(st.sets(st.integers(0, 7), min_size=2, max_size=3), max_size=12)
 
 
@@ -126,16 +115,6 @@ def test_rows_are_as_near_to_the_model_as_whole_numbers_can_be(seed: int) -> Non
     assert (drawn[first.table < 1e-12] == 0).all()
 
 
-def test_rows_of_many_have_the_shares_of_the_model() -> None:
-    """A million rows: the largest error of a share is about 0.001; 0.01 would be ten standard deviations."""
-    tree = JunctionTree(SIZES, measure(TRIPLES, 11))
-    tree.fit(50)
-    rows, whole = draw_rows(tree, 1_000_000, Chance.of(1)), multiply(tree) / tree.total
-    for one in combinations(EVERY, 2):
-        joint = np.bincount(rows[one[0]] * SIZES[one[1]] + rows[one[1]], minlength=SIZES[one[0]] * SIZES[one[1]])
-        assert np.abs(joint / 1e6 - sum_to(whole, EVERY, one).ravel()).max() < 0.01
-
-
 def test_combinations_that_noisy_sums_show_to_be_empty_get_nothing() -> None:
     people = np.full((20, 4), 50.0)
     people[:8, 2:] = 0.0  # each cell is expected to have 19 records, and a block of eight 150
@@ -156,17 +135,3 @@ def test_combinations_that_noisy_sums_show_to_be_empty_get_nothing() -> None:
     assert (found[8:] > 30).all()
     assert (found[:8, :2] > 30).all()
     assert np.allclose(found.sum(axis=0), people.sum(axis=0), rtol=0.02)
-
-
-def test_nothing_is_cleared_if_noise_hides_all_relations() -> None:
-    rng = np.random.default_rng(1)
-    measured = {
-        one: Measured(rng.normal(5.0 * 400 / np.prod(sizes), 100, sizes), 10_000.0)
-        for one, sizes in {(0,): (20,), (1,): (20,), (0, 1): (20, 20)}.items()
-    }
-    tree = JunctionTree((20, 20), measured)
-    tree.fit(20)
-    before = tree.marginal((0, 1))
-    leaves = np.arange(20), np.arange(1, 21)
-    tree.clear_impossible([leaves, leaves])
-    assert np.array_equal(tree.marginal((0, 1)), before)

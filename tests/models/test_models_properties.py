@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shoal.core.errors import PolicyError
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.models.beta_likeness import BetaLikeness
@@ -56,29 +55,6 @@ def test_one_record_too_many_is_noticed_in_the_largest_table(unit: int, parts: i
 def test_largest_sums_are_those_of_the_sorted_counts(row: list[int], how_many: int) -> None:
     expected = np.cumsum(sorted(row, reverse=True))[:how_many]
     assert largest_sums(np.array([row]), how_many)[0].tolist() == expected.tolist()
-
-
-@given(histograms, st.integers(min_value=1, max_value=10**12))
-def test_a_class_like_the_table_is_at_no_distance(row: list[int], factor: int) -> None:
-    classes, whole = ClassHistograms.of(row), Whole.of([count * factor for count in row])
-    for distance in ("equal", "ordered"):
-        assert TCloseness(t=0, distance=distance).holds(classes, whole).all()
-        assert TCloseness(t=0, distance=distance).reach(classes, whole)[0] == 0
-    assert BetaLikeness(beta=1e-12, enhanced=True).holds(classes, whole).all()
-    assert BetaLikeness(beta=1).reach(classes, whole)[0] == 0
-    assert DeltaDisclosure(delta=1e-9).holds(classes, whole).all()
-    assert DeltaDisclosure(delta=1).reach(classes, whole)[0] == 0
-
-
-@given(st.lists(histograms, min_size=2, max_size=2).filter(lambda rows: len(rows[0]) == len(rows[1])))
-def test_distances_of_a_union_are_at_most_the_mean(rows: list[list[int]]) -> None:
-    one, other = (np.array(row) for row in rows)
-    whole = Whole.of(one + other + 1)
-    classes = ClassHistograms.of([one, other, one + other])
-    for distance in ("equal", "ordered"):
-        first, second, both = TCloseness(t=1, distance=distance).reach(classes, whole)
-        mean = (first * one.sum() + second * other.sum()) / (one + other).sum()
-        assert 0 <= both <= mean + 1e-12
 
 
 @given(histograms)
@@ -242,9 +218,3 @@ def test_reasons_say_what_is_reachable(model: PrivacyModel, reason: str | None) 
 def test_parameters_without_meaning_are_refused(model: type, parameters: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         model.model_validate(parameters)
-
-
-def test_a_hierarchical_distance_needs_the_taxonomy() -> None:
-    model = TCloseness(t=0.5, distance="hierarchical", attribute="diagnosis")
-    with pytest.raises(PolicyError, match="'diagnosis': distance 'hierarchical' needs a taxonomy"):
-        model.holds(ClassHistograms.of([1, 2]), Whole.of([2, 3]))

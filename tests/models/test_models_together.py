@@ -104,27 +104,6 @@ def test_what_has_no_meaning_is_refused() -> None:
         shoal.anonymize(tables.people(50, 1, "row age sex zip illness"), document)
 
 
-def test_rows_as_they_are_are_judged_together() -> None:
-    table = tables.people(40, 1, "sex illness")
-    document = {"attributes": tables.attributes("sex illness"), "method": "plain"}
-    for risk, ok in ((0.2, True), (0.01, False)):
-        policy = document | {"privacy": [{"average-risk": {"risk": risk}}]}
-        if ok:
-            assert shoal.anonymize(table, policy, seed=1).verification.verified
-        else:
-            with pytest.raises(UnreachableError, match="the unchanged rows do not meet it"):
-                shoal.anonymize(table, policy, seed=1)
-
-
-def test_the_audit_judges_all_classes_together() -> None:
-    table = tables.people(40, 1, "sex illness")
-    for risk, holds in ((0.2, True), (0.01, False)):
-        document = {"attributes": tables.attributes("sex illness"), "privacy": [{"average-risk": {"risk": risk}}]}
-        verdict = shoal.audit(table, document).models[0]
-        assert (verdict.holds, verdict.records_missed == 0) == (holds, holds)
-        assert verdict.achieved == pytest.approx(2 / 40)
-
-
 def test_every_model_of_all_classes_is_one_for_the_verifier() -> None:
     together = {name for name, kind in discover("shoal.models", PrivacyModel).items() if issubclass(kind, TableModel)}
     assert together == {name for name, model in promises.SIZES.items() if model.about == "table"}

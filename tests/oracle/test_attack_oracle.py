@@ -88,17 +88,6 @@ def test_overlapping_labels_with_gaps_leave_the_sum_over_the_most_specific_that_
         assert (copies[i], far[i] == 0) == (len(specific), len(specific) > 0)
 
 
-def test_of_people_known_by_some_attributes_all_classes_that_can_be_theirs_count() -> None:
-    rng = np.random.default_rng(1)
-    rows, manifest = generalized(60, rng)
-    view = releases.view(rows, manifest)
-    coded = view.people(people(40, rng), "x")
-    coded.codes[:, view.known.index("age")] = UNKNOWN
-    copies, _ = view.copies(coded.codes, coded.numbers)
-    for town, found in zip(coded.table["town"].to_pylist(), copies, strict=True):
-        assert found == sum(TOWNS[label] is None or town in TOWNS[label] for label in rows["town"].to_pylist())
-
-
 def slices(n: int, rng: np.random.Generator, parts: list[list[str]]) -> tuple[pa.Table, dict[str, Any]]:
     source = people(n, rng)
     source = source.set_column(0, "age", pa.array(20 + rng.integers(4, size=n)))
@@ -166,30 +155,6 @@ def test_buckets_leave_the_probabilities_of_the_slicing_paper(parts: list[list[s
             total += matching * len(inside)
         assert left.weights[i] == pytest.approx([float(expected[value]) for value in values])
         assert copies[i] == pytest.approx(float(total))
-
-
-def test_the_nearest_rows_are_those_at_the_least_distance() -> None:
-    rng = np.random.default_rng(3)
-    rows = pa.table(
-        {"age": rng.integers(20, 60, 40), "town": rng.choice(["a", "b"], 40), "ill": rng.choice(["flu", "gout"], 40)}
-    )
-    attributes = {
-        "age": {"role": "quasi", "kind": "number"},
-        "town": {"role": "quasi", "kind": "category"},
-        "ill": {"role": "sensitive", "kind": "category"},
-    }
-    view = releases.view(rows, {"method": "plain", "parts": [["age", "town", "ill"]], "attributes": attributes})
-    known = pa.table({"age": rng.uniform(10, 70, 60), "town": rng.choice(["a", "b", "z"], 60), "ill": ["flu"] * 60})
-    coded = view.people(known, "x")
-    left = view.find_left(view.secrets["ill"], coded)
-    ages = rows["age"].to_numpy()
-    width = float(ages.max() - ages.min())
-    towns, ills = np.array(rows["town"].to_pylist()), np.array(rows["ill"].to_pylist())
-    for i, person in enumerate(known.to_pylist()):
-        far = np.minimum(np.abs(ages - person["age"]) / width, 1) + (towns != person["town"])
-        nearest = np.abs(far - far.min()) < 1e-6
-        assert left.far[i] == pytest.approx(far.min(), abs=1e-6)
-        assert left.weights[i].tolist() == [float((ills[nearest] == v).sum()) for v in view.secrets["ill"].values]
 
 
 def test_predicates_count_who_fulfils_them() -> None:

@@ -86,25 +86,6 @@ def test_sets_and_risks_of_small_tables(seed, n, widths, missing):
     assert {risk.attributes for risk in found.minimal_sets} == minimal
 
 
-@settings(max_examples=15)
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 50))
-def test_greedy_order(seed, n):
-    rows = rows_of(seed, n, (2, 3, 2, 6))
-    found = audit(table_of(rows, (*QUASI, "s", "x", "id")), policy())
-    chosen: tuple[int, ...] = ()
-    for step in found.fastest_order:
-
-        def gain(place: int, before: tuple[int, ...] = chosen) -> tuple[int, int]:
-            groups = classes_of(rows, (*before, place))
-            return sum(count == 1 for count in groups.values()), len(groups)
-
-        best = max(gain(place) for place in range(4) if place not in chosen)
-        added = QUASI.index(step.attributes[-1])
-        assert gain(added) == best == (step.unique_records, step.combinations)
-        chosen = (*chosen, added)
-    assert sorted(chosen) == [0, 1, 2, 3]
-
-
 def diversity_of(values: list[int], whole: Counter) -> dict[str, float]:
     """Every measure of one class, by its definition."""
     counts = sorted(Counter(values).values(), reverse=True)
@@ -150,37 +131,6 @@ def test_sensitive_measures(seed, n, widths):
     assert (kept.holds, diverse.holds) == (kept.records_missed == 0, diverse.records_missed == 0)
 
 
-@settings(max_examples=25)
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 60))
-def test_columns_that_are_not_quasi(seed, n):
-    rows = rows_of(seed, n, (2, 2, 1, 2))
-    found = audit(table_of(rows, (*QUASI, "s", "x", "id")), policy())
-    assert [column.column for column in found.columns] == ["s", "x"]
-    for column, place in zip(found.columns, (4, 5), strict=True):
-        alone = classes_of(rows, (place,))
-        joined = classes_of(rows, (0, 1, 2, 3, place))
-        assert column.values == len(alone)
-        assert column.unique_records == sum(count == 1 for count in alone.values())
-        assert column.unique_with_quasi == sum(count == 1 for count in joined.values())
-
-
-@settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), n=st.integers(2, 40))
-def test_missing_values_dropped(seed, n):
-    rows = rows_of(seed, n, (2, 2, 2, 2), missing=0.15)
-    whole = [row for row in rows if None not in row]
-    if not whole:
-        return
-    found = audit(table_of(rows, (*QUASI, "s", "x", "id")), policy("drop"))
-    assert (found.rows, found.records) == (n, len(whole))
-    assert found.classes == len(classes_of(whole, (0, 1, 2, 3)))
-    assert {gap.column: gap.records for gap in found.missing_values} == {
-        name: gaps for place, name in enumerate(QUASI) if (gaps := sum(row[place] is None for row in rows))
-    }
-    (joined,) = [column.unique_with_quasi for column in found.columns if column.column == "x"]
-    assert joined == sum(count == 1 for count in classes_of(whole, (0, 1, 2, 3, 5)).values())
-
-
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 40), more=st.integers(0, 80))
 def test_population(seed, n, more):
@@ -197,24 +147,6 @@ def test_population(seed, n, more):
     assert risk.journalist.mean == pytest.approx(sum(risks) / n)
     assert risk.marketer == pytest.approx(sum(f / of_population[key] for key, f in of_class.items()) / n)
     assert risk.population_unique_records == sum(of_population[row[:4]] == 1 for row in rows)
-
-
-@pytest.mark.parametrize("missing", [0.0, 0.1])
-def test_keys_of_several_words(missing):
-    """Twenty columns with up to 400 values do not fit one 64-bit word."""
-    names = tuple(f"q{i}" for i in range(12))
-    rng = np.random.default_rng(5)
-    widths = tuple(int(width) for width in rng.integers(2, 400, 12))
-    rows = rows_of(7, 300, widths, missing)
-    rows += [row[:3] + rows[0][3:] for row in rows[:60]] + rows[:40]
-    wanted = policy(quasi=names)
-    found = audit(table_of(rows, (*names, "s", "x", "id")), wanted, largest_set=2)
-    groups = classes_of(rows, tuple(range(12)))
-    assert found.classes == len(groups)
-    assert found.unique_records == sum(count == 1 for count in groups.values())
-    assert len(found.sets) == 12 + 66
-    joined = classes_of(rows, (*range(12), 13))
-    assert found.columns[1].unique_with_quasi == sum(count == 1 for count in joined.values())
 
 
 def test_adult(shared_data):

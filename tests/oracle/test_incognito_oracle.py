@@ -210,10 +210,6 @@ def solved(problem: Problem, measure: str) -> Plan | None:
         return None
 
 
-def test_every_model_has_an_example() -> None:
-    assert set(EXAMPLES) == set(MODELS) - {"column-frequency"}  # which is about sliced tables
-
-
 @pytest.mark.parametrize("large", [False, True], ids=["tabulated", "frontier"])
 @pytest.mark.parametrize(("name", "given"), CASES, ids=str)
 def test_no_node_is_better(name: str, given: dict[str, Any], large: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
 
 import numpy as np
 import pytest
 
 from shoal.linking.beliefs import BeliefJudge
 from shoal.linking.kernels import Boxes, Histograms
-from shoal.linking.ledger.comparing import OccupiedClasses, count_sharing, subtract_classes
+from shoal.linking.ledger.comparing import OccupiedClasses, subtract_classes
 from shoal.linking.space import Candidacy
 
 Classes = list[set[int]]  # of each query, the classes that its people may be in
@@ -33,31 +32,6 @@ def occupy(classes: Classes, records: list[Counter[int]], rows: np.ndarray) -> O
     empty = np.zeros((N_CLASSES, 0), dtype=np.int32)
     own = Boxes(empty, empty, counts, np.arange(N_CLASSES))
     return OccupiedClasses.of(Candidacy(start, boxes), own, np.array([each.total() for each in records]), rows)
-
-
-@pytest.mark.parametrize("several", [0.0, 0.4])
-@pytest.mark.parametrize("seed", range(20))
-def test_people_share_the_classes_that_they_may_all_be_in(seed: int, several: float) -> None:
-    rng = np.random.default_rng([seed, 1])
-    n, n_releases = 12, 2 + seed % 2
-    rows = rng.integers(1, 4, n)
-    split = rng.integers(0, 2, n)
-    classes = [draw(rng, n, several) for _ in range(n_releases)]
-    more = rng.integers(0, 3, (n_releases, N_CLASSES))  # records without people
-    people = [[sum(rows[q] for q in range(n) if c in own[q]) for c in range(N_CLASSES)] for own in classes]
-    records = [[Counter({0: int(people[r][c] + more[r, c]) or 1}) for c in range(N_CLASSES)] for r in range(n_releases)]
-    occupied = [occupy(own, counts, rows) for own, counts in zip(classes, records, strict=True)]
-    found = count_sharing(occupied, np.arange(n), rows, split)
-    for q in range(n):
-        sizes = [0]
-        for chosen in product(*(own[q] for own in classes)):
-            those = [p for p in range(n) if all(c in own[p] for c, own in zip(chosen, classes, strict=True))]
-            size = sum(rows[p] for p in those)
-            whole = max(people[r][c] for r, c in enumerate(chosen))
-            spare = min(max(0, records[r][c].total() - people[r][c]) for r, c in enumerate(chosen))
-            joined = sum(rows[p] for p in those if split[p] == split[q])
-            sizes.append(min(size + spare, joined) if size < whole else size + spare)
-        assert found[q] == max(sizes)
 
 
 def difference(more: list[Counter[int]], less: list[Counter[int]]) -> Counter[int]:

@@ -15,30 +15,19 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-import shoal
 from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, write_plan
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import InputError
 from shoal.linking import linking
-from shoal.linking.kernels import Histograms
-from shoal.linking.linkable import Agreement, Linkable, make_boxes
-from shoal.linking.linking import link, link_classes
-from shoal.linking.space import Space
-from shoal.release.covers import LabelColumn
-from shoal.release.forms.agreed import AgreedPlan, Promise, read_plan
+from shoal.linking.linkable import make_boxes
+from shoal.linking.linking import link
+from shoal.release.forms.agreed import AgreedPlan, read_plan
 
 ILLNESSES = ("cold", "flu", "gout", "mumps", "rash")
 SEXES = ("f", "m")
 TOWNS = ("Ash", "Elm", "Fir", "Oak")
 AGES = range(20, 26)
-ROLES: dict[str, Any] = {
-    "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [2, 4]}}},
-    "sex": {"role": "quasi"},
-    "town": {"role": "quasi"},
-    "illness": {"role": "sensitive"},
-}
-Point = tuple[str, ...]
 
 
 def counts() -> pa.Table:
@@ -167,49 +156,6 @@ def number_of(folder: Path, person: dict[str, str]) -> int | None:
     return None if found < 0 else found + 1
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_targets_of_whom_little_is_known_are_in_every_class_that_has_such_a_point(
-    way: str, made: dict[str, list[Path]]
-) -> None:
-    folders = made[way][:2]
-    for person in (
-        {"age": "22"}, {"town": "Elm"}, {"sex": "f", "town": "Oak"}, {"age": "24", "sex": "m", "town": "Oak"},
-    ):  # fmt: skip
-        found = link(folders, person)
-        assert [dict(each.counts) for each in found.alone] == [dict(left(each, **person)) for each in folders]
-        assert dict(found.remaining.counts) == together([left(each, **person) for each in folders])
-        assert found.promised == 3
-    outside = {"age": "24", "sex": "m", "town": "Fir"}  # known values that the domain does not combine
-    for person in ({"age": "22.5"}, {"age": "90"}, {"town": "Yew"}, {"sex": ""}, outside):
-        with pytest.raises(UsageError, match=r"no class of .* covers the target"):
-            link(folders, person)
-
-
-@pytest.mark.parametrize("method", [{"mondrian": {}}, {"slicing": {"parts": [["age", "sex"], ["town", "illness"]]}}])
-def test_beside_releases_of_other_kinds(method: dict[str, Any], made: dict[str, list[Path]]) -> None:
-    folder, known = made["gathered"][0], counts()
-    policy = {"attributes": ROLES, "privacy": [{"distinct-l-diversity": {"l": 2}}], "method": method}
-    other = shoal.anonymize(drawn(known, 300, 9), policy, seed=1)
-    for person in PEOPLE[::5]:
-        if not left(folder, **person):
-            continue
-        there = link([other, other], person).remaining.counts
-        found = link([folder, other], person)
-        assert dict(found.remaining.counts) == together([left(folder, **person), Counter(there)])
-        assert found.plan is None
-    assert link([folder, other]).l <= link([folder, other], population=drawn(known, 300, 9)).l
-
-
-def test_beside_a_table_of_others(made: dict[str, list[Path]], tmp_path: Path) -> None:
-    """Two labels cover the person and contain no other one that does: the third, for everything, is not counted."""
-    folder = made["runs"][0]
-    (tmp_path / "theirs.csv").write_text("age,town,illness\n*,Elm,flu\n22,*,gout\n*,*,mumps\n*,Oak,rash\n")
-    policy = {"attributes": ROLES, "privacy": [{"k-anonymity": {"k": 2}}]}
-    found = link([folder, tmp_path / "theirs.csv"], {"age": "22", "town": "Elm"}, policy=policy)
-    here = left(folder, age="22", town="Elm")
-    assert dict(found.remaining.counts) == {name: 1 for name in ("flu", "gout") if here[name]}
-
-
 def test_spoiled_plans_are_refused(made: dict[str, list[Path]], tmp_path: Path) -> None:
     good = made["runs"][0]
 
@@ -246,18 +192,6 @@ def test_spoiled_plans_are_refused(made: dict[str, list[Path]], tmp_path: Path) 
         refused(classes(text), "classes that its plan does not have")
 
 
-def test_other_promises_say_nothing_of_several_releases(tmp_path: Path) -> None:
-    known = counts()
-    promise = Promise("k-delta-anonymity", 4)
-    plan = make_plan(read_distribution(known, "illness"), promise=promise, delta=Fraction("0.2"), samples=600)
-    write_plan(plan, tmp_path / "plan.json")
-    for seed in (1, 2):
-        apply_plan(tmp_path / "plan.json", drawn(known, plan.records + 50, seed), tmp_path / str(seed))
-    found = link([tmp_path / "1", tmp_path / "2"])
-    assert found.plan == plan_of(tmp_path / "1").digest
-    assert found.promised is None
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_boxes_hold_every_point_of_their_class_once_and_nothing_else(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -275,31 +209,3 @@ def test_boxes_hold_every_point_of_their_class_once_and_nothing_else(seed: int) 
     assert sorted(found) == sorted(zip(number.tolist(), *(column.tolist() for column in points), strict=True))
     if len(shape) == 2 and seed % 2:
         assert len(owner) < len(cells) / 2
-
-
-def test_a_run_along_the_order_is_few_boxes() -> None:
-    points = np.unravel_index(np.arange(20 * 20 * 20), (20, 20, 20))
-    number = np.repeat(np.arange(8), 1000) + (np.arange(8000) % 1000 > 777)
-    assert len(make_boxes(number.astype(np.int32), points)[0]) <= 5 * 9
-
-
-def test_people_of_a_class_that_is_several_boxes_are_counted_once() -> None:
-    """Class 1 is the points a and c: both meet a class of the other release with which one value remains."""
-
-    def column(*labels: str) -> LabelColumn:
-        return LabelColumn("q", "category", labels, tuple({"values": [label]} for label in labels))
-
-    def linkable(counts: list[dict[int, int]], **more: Any) -> Linkable:
-        entries = [(box, value, n) for box, each in enumerate(counts) for value, n in each.items()]
-        histograms = Histograms.of(*np.array(entries).T, len(counts), 2)
-        records = np.array([sum(each.values()) for each in counts])
-        labels = np.arange(len(counts), dtype=np.int32)[:, None]
-        return Linkable("one", (column("a", "c", "b"),), labels, histograms, records, ("flu", "gout"), 40, **more)
-
-    agreement = Agreement("digest", 1, np.array([0, 0, 1]), {})
-    here = linkable([{0: 3}, {0: 3}, {0: 15, 1: 15}], agreement=agreement)
-    there = linkable([{0: 9}, {0: 9}, {0: 9, 1: 9}])
-    found = link_classes(Space.of([here, there]), [here, there], 2)
-    assert (found["people_below"], found["combinations"], found["combinations_below"]) == (3, 3, 2)
-    found = link_classes(Space.of([there, here]), [there, here], 2)
-    assert found["people_below"] == 3

@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from shoal.linking import linking
@@ -79,25 +78,3 @@ def test_all_combinations_of_classes_that_have_values_in_common_are_met(
     if n_releases == 2:
         assert found["combinations_empty"] == empty
     assert not found["exact"]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_people_are_resolved_to_the_classes_that_contain_no_other_one_of_theirs(seed: int) -> None:
-    rng = np.random.default_rng([seed, 9])
-    linkable, classes = table(rng, "one")
-    space = Space.of([linkable])
-    people = list(itertools.product(VALUES, VALUES))
-    places = [space.attributes.index(name) for name in ("one", "two")]
-    codes = [space.codes(place, pa.array([person[at] for person in people])) for at, place in enumerate(places)]
-    queries = np.stack([ends for own in codes for ends in (own, own + 1)], axis=1)
-    (sums,), (found,) = space.look_up(space.make_lookups(), queries)
-    for number, person in enumerate(people):
-        covering = [each for each in classes if all(v in label for v, label in zip(person, each[0], strict=True))]
-        specific = [
-            counts
-            for box, counts in covering
-            if not any(box != other and all(o <= b for b, o in zip(box, other, strict=True)) for other, _ in covering)
-        ]
-        expected = sum(specific, Counter())
-        assert {ILLNESSES[s]: n for s, n in enumerate(sums[number].tolist()) if n} == dict(expected)
-        assert found.start[number + 1] - found.start[number] == len(specific)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 from collections import Counter
 from collections.abc import Mapping
@@ -10,16 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import shoal
-from shoal.core.errors import InputError, UsageError
-from shoal.linking import linking
 from shoal.linking.linking import link
 from shoal.release.release import Release
 
 ILLNESSES = ("flu", "gout", "measles", "cough")
-ITEMS = ("milk", "bread", "tea", "rum")
 
 
 def buckets_left(release: Release, sensitive: str, person: Mapping[str, Any]) -> Counter[str | None]:
@@ -131,106 +126,3 @@ def test_baskets_are_linked_by_the_items_of_their_groups() -> None:
             each = [buckets_left(release, "basket sensitive", person) for release in releases]
             assert dict(link(releases, person).remaining.counts) == least(each)
     assert link(releases).attributes == ("age", "basket 1", "basket 2")
-
-
-def test_baskets_that_are_grouped_otherwise_are_not_compared() -> None:
-    one, two = (shoal.anonymize(bought(1), basket_policy(columns), seed=1) for columns in (2, 3))
-    with pytest.raises(InputError, match="stands for other items of 'basket'"):
-        link([one, two])
-    with pytest.raises(InputError, match="stands for other items of 'basket'"):
-        link([one, two], {"basket 1": "none"})
-    person = {"age": "21"}
-    each = [buckets_left(release, "basket sensitive", person) for release in (one, two)]
-    assert dict(link([one, two], person).remaining.counts) == least(each)
-    more = shoal.anonymize(bought(1), basket_policy(2, ("gum", "rum")), seed=1)
-    with pytest.raises(InputError, match="'basket sensitive' stands for other items"):
-        link([one, more], person)
-
-
-def dated(seed: int, form: str | None) -> tuple[pa.Table, list[datetime.date]]:
-    rng = np.random.default_rng(seed)
-    days = [datetime.date(2022, 1, 1) + datetime.timedelta(int(day)) for day in rng.integers(0, 120, 60)]
-    texts = [day.isoformat() if form is None else day.strftime(form) for day in days]
-    return pa.table({"seen": texts, "illness": rng.choice(ILLNESSES, 60)}), days
-
-
-@pytest.mark.parametrize("method", ["mondrian", "anatomy"])
-def test_dates_may_be_written_differently(method: str) -> None:
-    releases, days = [], []
-    for seed, form in ((1, None), (1, "%d.%m.%Y"), (2, "%m/%d/%Y")):
-        span = {"levels": ["month", "year"], "min": "2022-01-01", "max": "2022-12-31"}
-        dates = {"dates": {**span, **({} if form is None else {"format": form})}}
-        table, seen = dated(seed, form)
-        policy = {
-            "attributes": {"seen": {"role": "quasi", "taxonomy": dates}, "illness": {"role": "sensitive"}},
-            "privacy": [{"simple-l-diversity": {"l": 2}}], "method": {method: {}}, "max_withheld": 0.5,
-        }  # fmt: skip
-        releases.append(shoal.anonymize(table, policy, seed=1))
-        days.append(seen)
-    for day in sorted({*days[0]} & {*days[2]})[:5]:
-        spelled = (day.isoformat(), day.strftime("%d.%m.%Y"), day.strftime("%m/%d/%Y"))
-        each = [
-            Counter(link([release] * 2, {"seen": text}).remaining.counts)
-            for release, text in zip(releases, spelled, strict=True)
-        ]
-        found = link(releases, {"seen": day.isoformat()})
-        assert [dict(alone.counts) for alone in found.alone] == [dict(one) for one in each]
-        assert dict(found.remaining.counts) == least(each)
-    population = pa.table({"seen": pa.array(days[0], pa.date32())})
-    assert link(releases[:2], population=population).people_linked == 60 - releases[0].manifest["withheld"]
-    with pytest.raises(UsageError, match="cannot be read as a date"):
-        link(releases, {"seen": "01.02.2022"})
-
-
-@pytest.mark.parametrize("method", [{"mondrian": {}}, {"slicing": {"parts": [["age", "sex"], ["illness"]]}}])
-def test_missing_values_are_found_where_labels_cover_them(method: dict[str, Any]) -> None:
-    rng = np.random.default_rng(6)
-    table = people(6, 80)
-    sex = pa.array(table["sex"].to_pylist(), mask=rng.random(80) < 0.3)
-    illness = pa.array(table["illness"].to_pylist(), mask=rng.random(80) < 0.2)
-    table = table.set_column(1, "sex", sex).set_column(2, "illness", illness)
-    roles = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "illness": {"role": "sensitive"}}
-    policy = {
-        "attributes": roles, "privacy": [{"distinct-l-diversity": {"l": 2}}], "method": method, "missing": "category",
-        "max_withheld": 0.3,
-    }  # fmt: skip
-    releases = [shoal.anonymize(table.take(rng.permutation(80)[:70]), policy, seed=seed) for seed in (1, 2)]
-    found = link(releases, {"age": "21", "sex": ""})
-    for release, alone in zip(releases, found.alone, strict=True):
-        if "bucket" in release.data.column_names:
-            expected = buckets_left(release, "illness", {"age": 21, "sex": None})
-        else:
-            labels = {name: release.manifest["attributes"][name]["labels"] for name in ("age", "sex")}
-            expected = Counter(
-                row["illness"]
-                for row in release.data.to_pylist()
-                if within(labels["age"][row["age"]], 21) and labels["sex"][row["sex"]].get("missing")
-            )
-        assert dict(alone.counts) == {value or "(missing)": n for value, n in expected.items()}
-    assert link(releases, population=table).people_linked > 0
-
-
-def within(cover: Mapping[str, Any], value: int) -> bool:
-    if "from" in cover:
-        return bool(
-            (cover["from"] is None or cover["from"] <= value) and (cover["below"] is None or value < cover["below"])
-        )
-    return str(value) in cover.get("values", ())
-
-
-def test_many_releases_have_a_limit_and_a_population_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    roles = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "illness": {"role": "sensitive"}}
-    policy = {"attributes": roles, "privacy": [{"k-anonymity": {"k": 3}}], "method": {"mondrian": {}}}
-    table = people(3)
-    releases = [
-        shoal.anonymize(table.take(np.random.default_rng(s).permutation(60)[:50]), policy, seed=s) for s in range(5)
-    ]
-    least_of = [link(releases[:many]).l for many in (2, 3, 4, 5)]
-    assert least_of == sorted(least_of, reverse=True)  # more releases leave no more
-    exact = link(releases, population=table)
-    assert exact.l >= least_of[-1]
-    monkeypatch.setattr(linking, "MOST_PAIRS", 10)
-    with pytest.raises(UsageError, match="meet in too many ways"):
-        link(releases)
-    assert link(releases[:2]).l == least_of[0]  # two are never listed
-    assert link(releases, population=table).as_dict() == exact.as_dict()

@@ -196,18 +196,6 @@ def entropy_l(counts: Mapping[str, int]) -> float:
     return math.exp(-sum(n / total * math.log(n / total) for n in counts.values()))
 
 
-def test_an_attribute_that_a_release_does_not_have_is_unknown_there() -> None:
-    everybody = people(np.random.default_rng(5), 40)
-    releases = [
-        published(everybody, "mondrian", 1, ("age", "sex", "illness")),
-        published(everybody, "mondrian", 2, ("sex", "place", "illness")),
-    ]
-    person = everybody.to_pylist()[7]
-    person.pop("illness")
-    found = link(releases, {name: str(value) for name, value in person.items()})
-    assert dict(found.remaining.counts) == together(releases, person)
-
-
 def test_the_worst_case_is_the_worst_of_all_supports() -> None:
     """Proposition 3.1, by all choices of supports that share the person's own value."""
     for n_values in range(1, 6):

@@ -175,26 +175,6 @@ def test_cheap_measures(seed: int, generalized: bool) -> None:
 
 
 @pytest.mark.parametrize(("seed", "generalized"), CASES)
-def test_excessive_protection(seed: int, generalized: bool) -> None:
-    records = records_of(seed, generalized=generalized)
-    found = measure(*planned(records, generalized=generalized), expensive=True)["excessive-protection"]
-    classes = defaultdict(list)
-    for record in records:
-        if record.published is not None:
-            classes[record.published[:2]].append(record)
-    excesses = []
-    for members in classes.values():
-        induced = [Fraction(0)] * LEAVES[2]
-        for record in members:
-            for leaf, share in spread(records, record, 2).items():
-                induced[leaf] += share / len(members)
-        induced.sort(reverse=True)
-        psi = [Fraction(1, 2), Fraction(3, 4), 1, 1, 1]
-        excesses.append(sum(abs(psi[k] - sum(induced[: k + 1])) for k in range(LEAVES[2])))
-    assert found == pytest.approx(float(min(excesses)), abs=1e-12)
-
-
-@pytest.mark.parametrize(("seed", "generalized"), CASES)
 def test_association_kept(seed: int, generalized: bool) -> None:
     records = records_of(seed, generalized=generalized)
     found = measure(*planned(records, generalized=generalized), expensive=True)["association-kept"]

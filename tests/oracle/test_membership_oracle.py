@@ -7,12 +7,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from experiments.membership import count_formed_tuples, matching_buckets, membership
+from experiments.membership import count_formed_tuples, membership
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import membership as counting
-from shoal.attacks.membership import BucketContents, Scores
+from shoal.attacks.membership import BucketContents
 
 
 def by_hand(bucket: np.ndarray, values: list[np.ndarray]) -> dict[tuple[int, ...], int]:
@@ -63,16 +62,6 @@ def test_original_and_fake_tuples_by_matching_buckets(shape: tuple[int, int, lis
     assert found.fake_tuples == len(formed) - len(set(records))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_remainders_put_together_give_the_same(
-    shape: tuple[int, int, list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    contents = BucketContents.of(*rows(7, *shape))
-    whole = count_formed_tuples(contents)
-    monkeypatch.setattr(counting, "_moduli", lambda bound: [7, 11, 13, 17, 19, 23])
-    assert stated(count_formed_tuples(contents).tuples) == stated(whole.tuples)
-
-
 @pytest.mark.parametrize("n_parts", [2, 3, 5, 9])
 @pytest.mark.parametrize("n_others", [0, 40])
 def test_counts_beyond_a_word_are_exact(n_parts: int, n_others: int) -> None:
@@ -101,22 +90,3 @@ def test_any_table(entries: list[tuple[int, int, int, int]], weights: list[int])
         by_record[formed[entry]] = by_record.get(formed[entry], 0) + weight
     assert stated(found.records.tuples) == by_record
     assert found.originals.total + found.fakes.total == len(formed)
-
-
-@pytest.mark.parametrize("n_buckets", [3, 70, 200])
-def test_scores_and_matching_buckets_of_any_tuple(n_buckets: int) -> None:
-    bucket, values = rows(4, 900, n_buckets, [9, 40, 6])
-    contents = BucketContents.of(bucket, values)
-    tuples = np.array(list(itertools.product(range(-1, 10), range(-1, 41, 3), range(7)))).T
-    sizes = np.bincount(bucket)
-    scores = Scores.of(contents, tuples)
-    counts = [np.zeros((60, n_buckets)) for _ in values]
-    for count, part in zip(counts, values, strict=True):
-        np.add.at(count, (part, bucket), 1)
-    degrees = np.prod([count[row] / sizes for count, row in zip(counts, tuples, strict=True)], axis=0)
-    np.testing.assert_array_equal(scores.matching_buckets, (degrees > 0).sum(axis=1))
-    np.testing.assert_array_equal(matching_buckets(contents, tuples), (degrees > 0).sum(axis=1))
-    np.testing.assert_allclose(scores.matching_degree, degrees.sum(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(scores.expected_copies, (degrees * sizes).sum(axis=1), rtol=1e-12)
-    shares = np.prod([count[row].sum(axis=1) / 900 for count, row in zip(counts, tuples, strict=True)], axis=0)
-    np.testing.assert_allclose(scores.popularity, 900 * shares, rtol=1e-12)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -84,15 +83,6 @@ def test_the_kernel_does_what_plain_python_does(seed: int, k: int) -> None:
     assert fast(space, k) == slow_mdav(space, k)
 
 
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("seed", range(12))
-def test_ties_go_to_the_first_record(seed: int, k: int) -> None:
-    rng = np.random.default_rng(100 + seed)
-    codes = [rng.integers(0, 2, 40).astype(np.int32)] if seed % 2 else []
-    space = Space.of([rng.integers(0, 4, 40).astype(float), rng.integers(0, 4, 40).astype(float)], codes)
-    assert fast(space, k) == slow_mdav(space, k)
-
-
 @pytest.mark.parametrize(("k", "values"), [(2, 3), (5, 100), (10, 300)])
 def test_a_deep_tree_finds_what_looking_at_every_record_finds(k: int, values: int) -> None:
     """More values than a node tells apart, many equal records, and so many groups that points are ranked again."""
@@ -127,17 +117,6 @@ def error(space: Space, groups: list[tuple[int, ...]]) -> float:
     return sum_squares(space, Grouping(of_row, len(groups)))[0]
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_it_is_near_the_best_grouping_of_eight_records(seed: int) -> None:
-    """MDAV promises no bound; on these tables it is never below the optimum and at most 1.8 times above it."""
-    rng = np.random.default_rng(seed)
-    codes = [rng.integers(0, 2, 8).astype(np.int32)] if seed % 2 else []
-    space = Space.of([rng.normal(size=8), rng.normal(size=8)], codes)
-    best = min(error(space, groups) for groups in partitions(tuple(range(8)), 2))
-    reached = sum_squares(space, microaggregate(space, 2))[0]
-    assert best - 1e-9 <= reached <= 1.8 * best
-
-
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 @pytest.mark.parametrize("seed", range(6))
 def test_one_number_is_grouped_in_the_best_of_all_ways(seed: int, k: int) -> None:
@@ -150,20 +129,6 @@ def test_one_number_is_grouped_in_the_best_of_all_ways(seed: int, k: int) -> Non
     assert grouping.sizes.min() >= k
     best = min(error(space, groups) for groups in partitions(tuple(range(n)), k, most=n))
     assert sum_squares(space, grouping)[0] == pytest.approx(best, abs=1e-9)
-
-
-def test_squared_errors_are_sums_over_pairs() -> None:
-    """The squares around a mean are the squares between all pairs over the size: for numbers and for categories."""
-    rng = np.random.default_rng(4)
-    space = Space.of([rng.normal(size=20)], [rng.integers(0, 3, 20).astype(np.int32)])
-    grouping = microaggregate(space, 4)
-    place, unequal = points(space), [int(w) for w in space.unequal]
-    group = grouping.group[space.order]
-    total = Fraction(0)
-    for i, j in combinations(range(20), 2):
-        if group[i] == group[j]:
-            total += Fraction(distance(place[i], place[j], unequal), int((group == group[i]).sum()))
-    assert sum_squares(space, grouping)[0] == pytest.approx(float(total / (1 << 40)))
 
 
 @given(

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from shoal.audit.audit import audit
 from shoal.core.errors import UnreachableError
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
-from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.plan.problem import People, most_concentrated
 
 NAMES = ("person", "home", "a", "b", "s")
@@ -125,55 +123,6 @@ def test_no_class_of_too_few_people_is_published(rows, k, method):
     else:
         wanted = classes
     assert release.manifest["guarantees"][0]["achieved"] == wanted >= k
-
-
-@pytest.mark.parametrize("method", ["mondrian", {"mondrian": {"labels": "ranges"}}, "incognito"])
-def test_hospital_encounters_have_ten_patients_in_every_class(tmp_path, method):
-    """Row 5: patients come again and again, and a class of ten stays may be of three of them."""
-    rng = np.random.default_rng(5)
-    patient = rng.zipf(1.7, 1500) % 400
-    source = pa.table(
-        {
-            "patient": [f"p{one}" for one in patient],
-            "age": 20 + patient % 60,
-            "ward": [f"w{one}" for one in patient % 7],
-            "month": rng.integers(1, 13, 1500),
-            "diagnosis": [f"d{one}" for one in rng.integers(0, 9, 1500)],
-        }
-    )
-    attributes = {name: {"role": "quasi"} for name in ("age", "ward", "month")}
-    attributes["age"]["taxonomy"] = {"intervals": {"min": 0, "max": 80, "widths": [5, 10, 20, 40]}}
-    document = {
-        "attributes": {"patient": {"role": "identifier"}, **attributes, "diagnosis": {"role": "sensitive"}},
-        "privacy": [{"k-anonymity": {"k": 10}}, {"alpha-k-anonymity": {"alpha": 0.8, "k": 2}}],
-        "method": method,
-        "unit": "patient",
-        "max_withheld": 0.01,
-    }
-    release = anonymize(source, document, out=tmp_path / "out")
-    place = np.asarray(pq.read_table(tmp_path / "out" / "internal" / "witness.parquet").column("class"))
-    published = pq.read_table(tmp_path / "out" / "public" / "data.parquet").to_pandas()
-    sizes = published.groupby(["age", "ward", "month"]).size()
-    assert sorted(np.unique(place[place > 0], return_counts=True)[1]) == sorted(sizes)
-    stays = source.to_pandas().assign(place=place).query("place > 0")
-    people = stays.groupby("place")["patient"].nunique()
-    ill = stays.groupby(["place", "diagnosis"])["patient"].nunique().groupby("place").max()
-    assert len(people) > 3
-    assert people.min() >= 10
-    assert (ill / people).max() <= 0.8
-    assert [one["achieved"] for one in release.manifest["guarantees"]] == [people.min(), (ill / people).max()]
-    assert len(stays) >= 0.99 * 1500
-
-
-def test_a_union_of_classes_that_hold_may_not_hold():
-    """Everybody is in both classes, and has the value in one of them: so models of values are not monotone."""
-    person, values = np.array([1, 2, 3, 4, 1, 2, 3, 4]), np.array([0, 0, 1, 1, 1, 1, 0, 0], dtype=np.int32)
-    people, model = People.of(person, values), SimpleLDiversity(l=2)
-    two = people.histograms(model, np.repeat([0, 1], 4), np.arange(8), 2, 2)
-    one = people.histograms(model, np.zeros(8, dtype=int), np.arange(8), 1, 2)
-    assert (two.counts / two.sizes[:, None]).max() == 0.5
-    assert one.sizes.tolist() == [4]
-    assert one.counts.max() == 4
 
 
 @given(having=st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=6), picks=st.randoms())

@@ -60,19 +60,6 @@ def test_adult_occupation(ask, shared_data, tmp_path):
     assert 0 < theirs["t"] <= 0.45
 
 
-def test_adult_education_num_in_order(ask, shared_data, tmp_path):
-    """Of numbers pycanon takes the ordered distance over the ranks of those that occur."""
-    quasi = ("age", "workclass", "marital-status", "race", "sex", "native-country")
-    models = [{"k-anonymity": {"k": 25}}, {"t-closeness": {"t": 0.2, "distance": "ordered"}}]
-    policy = adult_policy(quasi, "education-num", models, folder=shared_data)
-    table = adult(shared_data, columns=list(policy["attributes"]))
-    release = anonymize(table, policy, out=tmp_path / "out", format="csv")
-    found, theirs = achieved(release), ask(release.data_file, quasi, "education-num", "--numeric")
-    assert found["k-anonymity"] == theirs["k"]
-    assert found["t-closeness"] == pytest.approx(theirs["t"], rel=1e-9)
-    assert 0 < theirs["t"] <= 0.2
-
-
 @pytest.mark.parametrize("labels", ["levels", pytest.param("ranges", marks=pytest.mark.thorough)])
 def test_nursery(ask, shared_data, tmp_path, labels):
     quasi = ("parents", "has_nurs", "form", "children", "housing", "finance", "social", "health")

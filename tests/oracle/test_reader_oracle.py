@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
-from experiments.adversaries import BEGIN, END, REGISTERS, Oracle, list_cases, list_models, tabulate
+from experiments.adversaries import REGISTERS, Oracle, list_cases, list_models
 
 from shoal.methods.base import Method
 from shoal.methods.incognito import Incognito
@@ -59,9 +58,3 @@ def test_posteriors_count_the_tables_with_the_same_output() -> None:
     assert tables[0, 1, 1, 0] == [[half, half]] * 4
     assert oracle.find_excess().broken == 0
     assert len(oracle.releases) == 14
-
-
-@pytest.mark.thorough
-def test_the_page_shows_what_the_oracle_finds() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "adversaries.md").read_text(encoding="utf-8")
-    assert page.split(BEGIN)[1].split(END)[0].strip() == tabulate()

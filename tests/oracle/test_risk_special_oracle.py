@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
-from math import factorial, prod
+from math import prod
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.audit.uniqueness import disclosure, record_disclosure, special_uniques
-from shoal.datasets.uci import adult
 
 NAMES = "abcdef"
 
@@ -78,19 +77,6 @@ def test_every_minimal_sample_unique_is_found_and_nothing_else(rows, largest, or
     assert again.scores.tolist() == found.scores.tolist()
 
 
-@given(rows=tables)
-def test_cells_with_counts_say_the_same_as_rows(rows):
-    cells = sorted(set(rows))
-    times = Counter(rows)
-    by_cell = special_uniques(columns_of(cells), np.array([times[cell] for cell in cells], dtype=np.int64))
-    by_row = special_uniques(columns_of(rows))
-    assert by_cell.sets == by_row.sets
-    assert by_cell.pairs == by_row.pairs
-    assert by_cell.by_size() == by_row.by_size()
-    scores = dict(zip(rows, by_row.scores.tolist(), strict=True))
-    assert by_cell.scores.tolist() == [scores[cell] for cell in cells]
-
-
 @given(rows=tables, fraction=st.sampled_from([0.01, 0.2, 0.9]))
 def test_disclosure_of_records_as_sdcmicro_documents_it(rows, fraction):
     """With all sizes looked for, as there; there a record's score is to the power of 1 + (8 - n) / 20."""
@@ -109,36 +95,3 @@ def test_disclosure_of_records_as_sdcmicro_documents_it(rows, fraction):
     for score, chance in zip(found.scores, chances, strict=True):
         expected = 1 / (1 + (n_unique / dis - n_unique) / (score**steep * adjusting)) if score else 0
         assert chance == pytest.approx(expected)
-
-
-def test_adult_against_dictionaries(shared_data):
-    names = ("age", "workclass", "education", "marital-status", "race", "sex", "hours-per-week", "native-country")
-    table = adult(shared_data, columns=list(names)).slice(0, 30_162)
-    codes = {
-        name: np.asarray(table.column(name).combine_chunks().dictionary_encode().indices, dtype=np.int32)
-        for name in names
-    }
-    found = special_uniques(codes, largest=3)
-    rows = list(zip(*(column.tolist() for column in codes.values()), strict=True))
-    alone = {}
-    for size in (1, 2, 3):
-        for places in combinations(range(8), size):
-            keys = [tuple(row[place] for place in places) for row in rows]
-            counts = Counter(keys)
-            alone[places] = {number for number, key in enumerate(keys) if counts[key] == 1}
-    scores = Counter()
-    for places, records in alone.items():
-        for part in combinations(places, len(places) - 1):
-            records = records - alone.get(part, set())
-        listed = {one.attributes: one.records for one in found.sets}
-        assert listed.get(tuple(names[place] for place in places), 0) == len(records)
-        for number in records:
-            scores[number] += {1: 7 * 6 * 5, 2: 6 * 5, 3: 5}[len(places)]
-    assert {number: score for number, score in enumerate(found.scores) if score} == scores
-
-
-def test_scores_without_a_limit_are_factorials():
-    rows = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 1), (0, 0, 0, 1)]
-    found = special_uniques(columns_of(rows), largest=4)
-    expected = [sum(factorial(4 - len(places)) for places in minimal) for minimal in minimal_uniques(rows, 4)]
-    assert found.scores.tolist() == expected

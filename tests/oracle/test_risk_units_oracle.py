@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from math import prod
 
 import pyarrow as pa
 import pytest
@@ -74,44 +73,3 @@ def test_persons_by_dictionaries(rows, missing):
     assert verdict.holds == (min(sizes) >= 2)
     assert verdict.records_missed == sum(records[key] for key in alone)
     assert found.special.unique_records == len(alone)
-
-
-@given(rows=st.lists(row, min_size=2, max_size=16).filter(usable), unit=st.booleans())
-def test_households_by_dictionaries(rows, unit):
-    found = audit(table(rows), policy(unit=unit, household=True, missing="category"))
-    rows = [(one[0] if unit else number, *one[1:]) for number, one in enumerate(rows)]
-    people, homes = defaultdict(set), defaultdict(set)
-    for one in rows:
-        people[one[2:4]].add(one[0])
-        homes[one[2:4]].add(one[1])
-    chance = defaultdict(dict)
-    for one in rows:
-        if one[1] is not None:
-            here = chance[one[1]]
-            here[one[0]] = max(here.get(one[0], 0), 1 / len(people[one[2:4]]))
-    risks = [1 - prod(1 - risk for risk in members.values()) for members in chance.values()]
-    members = [risk for home in chance.values() for risk in home.values()]
-    risk = found.households
-    assert risk.households == len(chance)
-    assert risk.records_without_household == sum(one[1] is None for one in rows)
-    assert risk.largest == max(map(len, chance.values()))
-    assert risk.households_of_a_class == min(map(len, homes.values()))
-    assert risk.highest == pytest.approx(max(risks))
-    assert risk.mean == pytest.approx(sum(risks) / len(risks))
-    assert risk.mean_of_members == pytest.approx(sum(members) / len(members))
-    assert risk.with_lone_member == sum(1 in home.values() for home in chance.values())
-    assert (found.persons is not None) == unit
-
-
-def test_a_population_with_the_persons_column_counts_persons():
-    rows = [("p1", None, "x", 1, "flu"), ("p2", "h1", "y", 1, "gout")]
-    population = pa.table({"person": ["p1", "p1", "p1", "p7", "p2"], "a": ["x", "x", "x", "x", "y"], "b": [1] * 5})
-    found = audit(table(rows), policy(unit=True, household=False, missing="category"), population=population)
-    (risk,) = found.populations
-    assert risk.people == 3
-    assert risk.journalist.highest == 1
-    assert risk.marketer == pytest.approx((1 / 2 + 1) / 2)
-    by_rows = audit(
-        table(rows), policy(unit=True, household=False, missing="category"), population=population.drop(["person"])
-    )
-    assert by_rows.populations[0].people == 5

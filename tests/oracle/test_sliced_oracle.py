@@ -113,24 +113,6 @@ def test_expectation_and_deviation_are_those_over_all_linkings(parts: list[list[
             assert answer.error == pytest.approx(math.sqrt(variance), abs=1e-9)
 
 
-@pytest.mark.parametrize("parts", CHAINS)
-def test_chains_of_parts_give_the_expectation_and_never_too_small_an_error(parts: list[list[str]]) -> None:
-    rng = np.random.default_rng(12)
-    above = []
-    for n_rows in (4, 5, 5):
-        rows, buckets = random_case(rng, n_rows)
-        table = release(rows, buckets, parts, rng)
-        tables = list(linkings(rows, buckets, parts))
-        for query in QUERIES:
-            mean, variance = moments([true_answers(linked, bounds(query))[()] for linked in tables])
-            answer = estimate_query(table, ENTRIES, query)
-            assert isinstance(answer, Estimate)
-            assert answer.value == pytest.approx(float(mean), abs=1e-12)
-            assert answer.error >= math.sqrt(variance) - 1e-9
-            above.append(answer.error - math.sqrt(variance))
-    assert np.median(above) < 0.05
-
-
 @pytest.mark.parametrize("parts", [*DISJOINT, *PAIRS])
 @pytest.mark.parametrize("by", [("a",), ("b",), ("a", "b"), ("b", "c", "a")])
 def test_groups_are_those_of_all_linkings(parts: list[list[str]], by: tuple[str, ...]) -> None:
@@ -169,23 +151,3 @@ def test_sampled_tables_are_linkings_and_every_linking_is_as_likely(parts: list[
     chi = sum((draws[k] - wanted[k]) ** 2 / wanted[k] for k in wanted)
     freedom = max(len(expected) - 1, 1)
     assert chi < freedom + 5 * math.sqrt(2 * freedom) + 15
-
-
-def test_labels_are_chances_of_their_own() -> None:
-    """Two records under one label of four values, the others as they are; all linkings and all leaves."""
-    labels = {"[0, 3]": {"from": 0, "below": 4}, "4": {"from": 4, "below": 5}}
-    stated = {"a": {"role": "quasi", "kind": "number", "labels": labels}, "b": {"role": "quasi", "kind": "number"}}
-    entries = releases.state({"attributes": stated}).attributes
-    rows = pa.table({"bucket": [1, 1, 1], "a": ["[0, 3]", "4", "[0, 3]"], "b": [1, 1, 0]})
-    table = SlicedTable.of(rows, [["a"], ["b"]])
-    answers = [
-        sum(1 for leaf, place in zip((first, 4, second), mixed, strict=True) if leaf < 1 and (1, 1, 0)[place] == 1)
-        for mixed in itertools.permutations(range(3))
-        for first in range(4)
-        for second in range(4)
-    ]
-    mean, variance = moments(answers)
-    answer = estimate_query(table, entries, Query(where={"a": (0, 1), "b": 1}))
-    assert isinstance(answer, Estimate)
-    assert answer.value == pytest.approx(float(mean))
-    assert answer.error == pytest.approx(math.sqrt(variance))

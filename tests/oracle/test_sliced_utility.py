@@ -8,20 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests import releases
-from tests.tables import original_rows, tabulate_leaves
+from tests.tables import tabulate_leaves
 
 from shoal.core.arrays import CodeArray
 from shoal.plan.cells import Cells
-from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
-from shoal.release.forms.slices import measure_slices
 from shoal.release.sliced.estimating import estimate_query
-from shoal.release.sliced.query import Estimate, Query
+from shoal.release.sliced.query import Query
 from shoal.release.sliced.table import SlicedTable, name_columns
 from shoal.taxonomies.files import from_nested
-from shoal.utility.association_kept import compare_pairs
-from shoal.utility.base import list_figures, measure
 from shoal.utility.rows import SlicedRows
 
 SIZES = (4, 5, 3, 3)  # leaves of three quasi attributes and a sensitive one
@@ -103,62 +99,3 @@ def test_expected_tables_are_those_of_the_published_rows(
         for row in answer.to_pylist():
             expected[tuple(row[NAMES[place]] for place in places)] = row["value"]
         assert tables.expect(places) == pytest.approx(expected, abs=1e-9)
-
-
-def test_regions_and_withheld_records_count_as_in_generalized_tables() -> None:
-    rng = np.random.default_rng(23)
-    problem = random_problem(rng)
-    n_cells = problem.cells.n_cells
-    codes = np.stack(problem.quasi_codes, axis=1)
-    lo = np.where(codes < 2, 0, 2).astype(np.int32)
-    hi = np.where(codes < 2, 2, np.array(SIZES[:3])).astype(np.int32)
-    bucket = np.where(rng.random(n_cells) < 0.1, -1, rng.integers(0, 2, n_cells))
-    generalized = Plan.of_cells(
-        lo, hi, np.where(bucket < 0, -1, np.arange(n_cells)).astype(np.int32), problem.cells.counts
-    )
-    found = measure_slices(problem, sliced_plan(problem, [(0, 1, 2), (3,)], bucket, (lo, hi)), expensive=False)
-    expected = measure(problem, generalized, detail=True)
-    assert set(found) == {"attribute-loss", "loss", "ncp", "um"}
-    for name, figure in found.items():
-        assert figure == pytest.approx(expected[name], abs=1e-12), name
-
-
-def test_extremes_of_grouping() -> None:
-    rng = np.random.default_rng(24)
-    problem = random_problem(rng)
-    n_cells = problem.cells.n_cells
-    alone = measure_slices(problem, sliced_plan(problem, DISJOINT, np.arange(n_cells)), expensive=True)
-    assert alone["um"] == pytest.approx(1)
-    assert alone["ncp"] == alone["loss"] == 0
-    assert alone["association-kept"] == pytest.approx(1)
-    assert alone["regression-overlap"] == pytest.approx(1)
-    assert alone["subgroup-error-95"] == pytest.approx(0, abs=1e-12)
-    assert alone["count-error"] == pytest.approx(0, abs=1e-12)
-    together = measure_slices(problem, sliced_plan(problem, DISJOINT, np.zeros(n_cells, np.int64)), expensive=True)
-    assert together["um"] == pytest.approx(1)
-    assert together["count-error-10-95"] > 0
-    # Two pairs of six are in one part and kept; the others are independent within the one bucket.
-    pairs = compare_pairs(problem, lambda: original_rows(problem), np.inf)
-    strength = {tuple(pair["pair"]): pair["before"] for pair in pairs}
-    kept = strength["q0", "q1"] + strength["q2", "s"]
-    assert together["association-kept"] == pytest.approx(kept / sum(strength.values()))
-    assert {name for name, _, _ in list_figures(together)} >= {"um", "count-error", "association-kept"}
-
-
-def test_finer_buckets_are_no_worse_in_expectation() -> None:
-    """Over all tables that the coarse buckets allow, answers from halves of the bucket have smaller squared errors."""
-    first = np.array([1, 1, 0, 1, 0, 0])
-    asked = Query(where={"a": 1, "b": 1})
-    stated = {name: {"role": "quasi", "kind": "number"} for name in "ab"}
-    entries = releases.state({"attributes": stated}).attributes
-    errors: dict[int, list[float]] = {1: [], 2: []}
-    for ones in itertools.combinations(range(6), 3):
-        linked = np.isin(np.arange(6), ones).astype(np.int64)
-        truth = float((first & linked).sum())
-        for n_buckets in errors:
-            bucket = np.repeat(np.arange(1, n_buckets + 1), 6 // n_buckets)
-            rows = pa.table({"bucket": bucket, "a": first, "b": linked})
-            answer = estimate_query(SlicedTable.of(rows, [["a"], ["b"]]), entries, asked)
-            assert isinstance(answer, Estimate)
-            errors[n_buckets].append((answer.value - truth) ** 2)
-    assert 0 < np.mean(errors[2]) < np.mean(errors[1])

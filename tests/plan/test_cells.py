@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from shoal.plan.cells import Cells, KeyLayout, Run, RunStack
+from shoal.plan.cells import KeyLayout, Run, RunStack
 
 
 def packed(layout: KeyLayout, rows: np.ndarray) -> np.ndarray:
@@ -37,25 +37,6 @@ def test_a_column_that_does_not_fit_opens_a_new_word() -> None:
     assert layout.word == (0, 0, 1, 1)
     assert layout.shift == (0, 30, 0, 30)
     assert layout.n_words == 2
-
-
-def test_a_full_word_is_still_one_word() -> None:
-    assert KeyLayout.of_bits([32, 32]).n_words == 1
-    assert KeyLayout.of_bits([32, 32, 1]).n_words == 2
-
-
-@pytest.mark.parametrize("sizes", [[2, 3], [1], [256, 257, 65536], [1 << 20] * 7])
-def test_roomy_layouts_hold_their_sizes(sizes: list[int]) -> None:
-    layout = KeyLayout.roomy(sizes)
-    assert layout.holds(sizes)
-    assert all(shift + width <= 64 for shift, width in zip(layout.shift, layout.bits, strict=True))
-
-
-def test_holds_is_exact_at_the_edge() -> None:
-    layout = KeyLayout.of_bits([3, 1])
-    assert layout.holds([8, 2])
-    assert not layout.holds([9, 2])
-    assert not layout.holds([8, 3])
 
 
 @pytest.mark.parametrize("sizes", [[5, 4, 3], [1 << 20, 1 << 30, 1 << 31, 7], [1]])
@@ -119,34 +100,6 @@ def test_a_stack_of_runs_is_the_run_of_all(batch: int) -> None:
     assert np.array_equal(total.counts, whole.counts)
 
 
-def test_a_stack_keeps_few_runs_and_no_more_than_a_few_times_the_cells() -> None:
-    layout, stack = KeyLayout.of_bits([6]), RunStack()
-    for number in range(400):
-        stack.push(Run.of_rows(packed(layout, random_rows(number, 500, [50]))))
-        kept = [len(run.counts) for run in stack._runs]
-        assert sum(kept) <= 2 * 50
-    assert int(stack.total().counts.sum()) == 400 * 500
-    assert len(stack.total().counts) == 50
-
-
-def test_merging_many_distinct_runs_costs_n_log_n(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = 0
-    merge = Run.merge
-
-    def counting(self: Run, other: Run) -> Run:
-        nonlocal moved
-        moved += len(self.counts) + len(other.counts)
-        return merge(self, other)
-
-    monkeypatch.setattr(Run, "merge", counting)
-    stack, layout = RunStack(), KeyLayout.of_bits([20])
-    n_runs, size = 256, 16
-    for number in range(n_runs):
-        stack.push(Run.of_rows(packed(layout, np.arange(number * size, (number + 1) * size)[:, np.newaxis])))
-    assert len(stack.total().counts) == n_runs * size
-    assert moved <= 2 * n_runs * size * np.log2(n_runs)
-
-
 @pytest.mark.parametrize(("width", "dtype"), [(8, np.uint8), (9, np.uint16), (17, np.uint32)])
 def test_codes_come_in_the_narrowest_type(width: int, dtype: type) -> None:
     layout = KeyLayout.of_bits([width])
@@ -154,8 +107,3 @@ def test_codes_come_in_the_narrowest_type(width: int, dtype: type) -> None:
     codes = run.column(layout, 0)
     assert codes.dtype == dtype
     assert codes.tolist() == [(1 << width) - 1]
-
-
-def test_cells_tell_their_numbers() -> None:
-    cells = Cells((np.array([0, 1]),), np.array([3, 4]))
-    assert (cells.n_cells, cells.n_records) == (2, 7)

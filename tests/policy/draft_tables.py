@@ -317,33 +317,6 @@ def encounters(p: People) -> Table:
     return Table(columns)
 
 
-def german_credit(p: People) -> Table:
-    return Table(
-        {
-            "checking_status": secret(p.pick("A14 A11 A12 A13"), "category"),
-            "duration_months": plain(p.whole(4, 73), "number"),
-            "credit_history": secret(p.pick("A32 A34 A33 A31 A30"), "category"),
-            "purpose": either("insensitive|sensitive", p.pick("A43 A40 A42 A41 A49 A46 A45"), "category"),
-            "credit_amount": secret(p.whole(250, 18_500, p.income), "number"),
-            "savings_account": secret(p.pick("A61 A65 A62 A63 A64"), "category"),
-            "employment_since": quasi(p.pick("A71 A72 A73 A74 A75", p.age), "category"),
-            "installment_rate": plain(p.pick("4 2 3 1"), "number|category|ordered"),
-            "personal_status_sex": quasi(p.pick("A93 A92 A94 A91"), "category"),
-            "other_debtors": either("insensitive|sensitive", p.pick("A101 A103 A102"), "category"),
-            "residence_since": quasi(p.pick("4 2 3 1"), "number|category|ordered"),
-            "property": either("quasi|sensitive|insensitive", p.pick("A123 A121 A122 A124"), "category"),
-            "age_years": quasi(p.numbers(p.age), "age"),
-            "housing": quasi(p.pick("A152 A151 A153"), "category"),
-            "existing_credits": either("insensitive|sensitive", p.pick("1 2 3 4"), "number|category"),
-            "job": quasi(p.pick("A171 A172 A173 A174", p.work), "category"),
-            "num_dependents": quasi(p.pick("1 2"), "number|category"),
-            "telephone": either("insensitive", p.pick("A191 A192"), "category|truth"),
-            "foreign_worker": quasi(p.pick("A201 A202"), "category|truth"),
-            "credit_risk": secret(p.pick("1 2"), "category|truth"),
-        }
-    )
-
-
 def bank_marketing(p: People) -> Table:
     work = "blue-collar services admin. housemaid technician self-employed entrepreneur management"
     return Table(
@@ -394,63 +367,6 @@ def cancer_registry(p: People) -> Table:
             "vital_status": either("sensitive|quasi", p.pick("A D", p.age), "category|truth"),
             "survival_days": secret(p.whole(3, 2500), "number"),
         }
-    )
-
-
-def insurance_claims(p: People) -> Table:
-    return Table(
-        {
-            "claim_id": naming(p.keys("CLM{}")),
-            "member_id": naming(p.persons("M{:07d}")),
-            "provider_npi": either("insensitive|identifier|quasi", p.places("1{:09d}", 40), "category|key"),
-            "birth_year": quasi(p.numbers([day.year for day in p.born]), "year"),
-            "gender": quasi(p.gaps(p.sex(), "U", share=0.02), "category", "U"),
-            "zip": quasi(p.places("{:05d}", 40, 501, 9999), "postcode"),
-            "state": quasi(p.pick("MA NH RI CT ME VT", p.region), "category"),
-            "service_date": quasi(p.days("2021-01-01", "2021-12-31", "%m/%d/%Y"), "date"),
-            "place_of_service": either("insensitive|quasi", p.pick("11 22 21 23 81"), "category"),
-            "diagnosis_code": secret(p.pick(ICD10, p.age, 4), "prefix"),
-            "procedure_code": secret(p.pick("99213 99214 80053 93000 36415 71046 99232"), "category|prefix"),
-            "units": plain(p.whole(1, 6), "number"),
-            "billed_amount": plain(p.decimal(20, 9000), "number"),
-            "allowed_amount": plain(p.decimal(10, 6000), "number"),
-            "paid_amount": plain(p.decimal(0, 5000), "number"),
-            "copay": plain(p.pick("0 10 20 25 40"), "number|category"),
-            "denied": plain(p.truth(0.1, "Y", "N"), "truth"),
-        }
-    )
-
-
-def school_marks(p: People) -> Table:
-    ages = np.clip(p.age // 5 + 10, 15, 22)
-    rate = lambda: p.pick("1 2 3 4 5", p.rng.normal(0, 1, p.n))  # noqa: E731
-    return Table(
-        {
-            "school": quasi(p.pick("GP MS"), "category"),
-            "sex": quasi(p.sex(), "category"),
-            "age": quasi(p.numbers(ages), "age"),
-            "address": quasi(p.pick("U R"), "category"),
-            "famsize": quasi(p.pick("GT3 LE3"), "category"),
-            "Pstatus": quasi(p.pick("T A"), "category"),
-            "Medu": quasi(p.pick("0 1 2 3 4", p.schooling), "ordered|category|number"),
-            "Fedu": quasi(p.pick("0 1 2 3 4", p.schooling), "ordered|category|number"),
-            "Mjob": quasi(p.pick("other services at_home teacher health"), "category"),
-            "Fjob": quasi(p.pick("other services teacher at_home health"), "category"),
-            "guardian": quasi(p.pick("mother father other"), "category"),
-            "traveltime": either("insensitive|quasi", p.pick("1 2 3 4"), "ordered|category|number"),
-            "studytime": plain(p.pick("2 1 3 4"), "ordered|category|number"),
-            "failures": secret(p.pick("0 1 2 3"), "number|category"),
-            "schoolsup": plain(p.truth(0.1, "yes", "no"), "truth"),
-            "internet": plain(p.truth(0.8, "yes", "no"), "truth"),
-            "romantic": either("sensitive|insensitive|quasi", p.truth(0.3, "yes", "no"), "truth"),
-            "famrel": either("sensitive|insensitive", rate(), "ordered|category"),
-            "Dalc": secret(rate(), "ordered|category"),
-            "health": secret(rate(), "ordered|category"),
-            "absences": either("sensitive|insensitive", p.whole(0, 60), "number"),
-            "G1": secret(p.whole(3, 20, p.schooling), "number"),
-            "G3": secret(p.whole(0, 20, p.schooling), "number"),
-        },
-        delimiter=";",
     )
 
 
@@ -561,31 +477,6 @@ def stays_french(p: People) -> Table:
             ),
             "situation_familiale": quasi(p.pick("celibataire marie veuf", p.married), "category"),
             "montant_facture": plain(p.decimal(90, 15_000), "number"),
-        },
-        delimiter=";",
-    )
-
-
-def census_french(p: People) -> Table:
-    return Table(
-        {
-            "NUMMI": naming([f"{i // 2:06d}" for i in range(p.n)]),
-            "DEPT": quasi(p.pick("75 13 69 59 33 06", p.region), "category"),
-            "COMMUNE": quasi(p.places("{:05d}", 40, 1001, 95_999), "category|postcode"),
-            "AGED": quasi([f"{a:03d}" for a in p.age], "age"),
-            "SEXE": quasi(p.sex("2", "1"), "category"),
-            "ANNEE_NAISSANCE": quasi(p.numbers([day.year for day in p.born]), "year"),
-            "MOIS_NAISSANCE": quasi(p.whole(1, 13), "month"),
-            "ETAT_MATRIMONIAL": quasi(p.pick("1 2 3 4", p.married), "category"),
-            "NATIONALITE": quasi(p.pick("11 12 13 21 31"), "category"),
-            "DIPLOME": quasi(p.gaps(p.pick("A B C D E F", p.schooling), "Z"), "category|ordered", "Z"),
-            "PROFESSION_CS": quasi(p.gaps(p.pick("1 2 3 4 5 6 7 8", p.work), "Z", share=0.1), "category", "Z"),
-            "NOMBRE_ENFANTS": quasi(p.whole(0, 6), "number"),
-            "STATUT_OCCUPATION": quasi(p.pick("10 21 22 23 30"), "category"),
-            "NBPIECES": either("insensitive|quasi", p.whole(1, 9), "number"),
-            "VOITURES": either("insensitive|quasi", p.pick("1 0 2 3"), "number|category"),
-            "TRANSPORT": either("insensitive|quasi", p.pick("4 5 2 1 3"), "category"),
-            "POIDS": weight(p.decimal(1, 8, 6)),
         },
         delimiter=";",
     )
@@ -722,101 +613,6 @@ def staff_workbook(p: People) -> Table:
     )
 
 
-def laboratory(p: People) -> Table:
-    return Table(
-        {
-            "specimen_id": naming(p.keys("S{}")),
-            "patient_id": naming(p.persons("{:08d}")),
-            "age_at_collection": quasi(p.numbers(p.age), "age"),
-            "sex": quasi(p.gaps(p.sex("female", "male"), "unknown", share=0.02), "category", "unknown"),
-            "collected_at": quasi(p.days("2023-01-01", "2023-06-30"), "date"),
-            "ward": quasi(p.pick("W1 W2 W3 ICU ED"), "category"),
-            "postal_code": quasi(p.places("{:04d}", 40, 1000, 9000), "postcode"),
-            "hba1c": secret(p.gaps(p.decimal(4, 13, 1, p.age), "NA"), "number", "NA"),
-            "ldl_cholesterol": secret(p.gaps(p.whole(40, 240), "NA"), "number", "NA"),
-            "creatinine": secret(p.gaps(p.decimal(0.4, 4), "-1"), "number", "-1"),
-            "hiv_result": secret(p.pick("negative positive indeterminate"), "category"),
-            "pregnancy_test": secret(p.pick("neg pos"), "category|truth"),
-            "result_flag": either("sensitive|insensitive", p.pick("N H L"), "category"),
-            "analyzer": plain(p.pick("AN1 AN2 AN3"), "category"),
-            "batch_no": plain(p.pick("4711 4712 4713 4714"), "category"),
-            "turnaround_min": plain(p.whole(20, 600), "number"),
-        }
-    )
-
-
-def recidivism(p: People) -> Table:
-    return Table(
-        {
-            "id": naming(p.numbers(range(1, p.n + 1))),
-            "name": naming(p.names(), "text"),
-            "dob": quasi(p.births("%d/%m/%Y"), "date"),
-            "age": quasi(p.numbers(p.age), "age"),
-            "age_cat": quasi(p.pick(["Less than 25", "25 - 45", "Greater than 45"], p.age), "category|ordered"),
-            "sex": quasi(p.sex("Female", "Male"), "category"),
-            "race": quasi(p.pick("African-American Caucasian Hispanic Other Asian"), "category"),
-            "juv_fel_count": secret(p.whole(0, 6), "number"),
-            "priors_count": secret(p.whole(0, 30), "number"),
-            "c_charge_degree": secret(p.pick("F M"), "category"),
-            "c_charge_desc": secret(
-                p.pick(["Battery", "Grand Theft", "Driving While License Revoked", "Burglary"]), "category"
-            ),
-            "c_jail_in": either("quasi|sensitive", p.days("2013-01-01", "2014-12-31"), "date"),
-            "days_b_screening_arrest": plain(p.gaps(p.whole(0, 30), ""), "number"),
-            "decile_score": secret(p.whole(1, 11), "ordered|number|category"),
-            "score_text": secret(p.pick("Low Medium High"), "ordered|category"),
-            "is_recid": secret(p.gaps(p.truth(0.4, "1", "0"), "-1", share=0.04), "truth|category", "-1"),
-        }
-    )
-
-
-def tax_returns(p: People) -> Table:
-    return Table(
-        {
-            "taxpayer_ref": naming(p.keys("TX-{}")),
-            "tax_year": plain(["2020"] * p.n, "year|category|number"),
-            "year_of_birth": quasi(p.numbers([day.year for day in p.born]), "year"),
-            "region_code": quasi(p.pick("E12 W92 S92 N92", p.region), "category"),
-            "sex": quasi(p.sex("F", "M"), "category"),
-            "filing_status": quasi(p.pick("single joint widowed", p.married), "category"),
-            "occupation_code": quasi(p.places("{:04d}", 50, 1000, 9999), "category"),
-            "num_children": quasi(p.whole(0, 5), "number"),
-            "wages": secret(p.numbers(p.income), "number"),
-            "self_employment_income": secret(p.gaps(p.whole(0, 60_000), "0", share=0.5), "number"),
-            "capital_gains": secret(p.gaps(p.whole(0, 90_000), "0", share=0.6), "number"),
-            "pension_income": secret(p.numbers(np.where(p.age > 64, p.income / 2, 0)), "number"),
-            "charitable_gifts": either("sensitive|insensitive", p.whole(0, 5000), "number"),
-            "tax_paid": either("sensitive|insensitive", p.numbers(p.income * 0.2), "number"),
-            "audited": either("sensitive|insensitive", p.truth(0.02, "true", "false"), "truth"),
-            "sample_weight": weight(p.decimal(1, 500)),
-        }
-    )
-
-
-def churn(p: People) -> Table:
-    return Table(
-        {
-            "customerID": naming(p.keys("{}-QZXKB")),
-            "gender": quasi(p.sex("Female", "Male"), "category"),
-            "SeniorCitizen": quasi(p.numbers(p.age > 64), "truth"),
-            "Partner": quasi(p.truth(0.5), "truth"),
-            "Dependents": quasi(p.truth(0.3), "truth"),
-            "tenure": either("insensitive|quasi", p.whole(0, 73), "number"),
-            "PhoneService": plain(p.truth(0.9), "truth"),
-            "MultipleLines": plain(p.pick(["No", "Yes", "No phone service"]), "category"),
-            "InternetService": plain(p.pick(["Fiber optic", "DSL", "No"]), "category"),
-            "OnlineSecurity": plain(p.pick(["No", "Yes", "No internet service"]), "category"),
-            "TechSupport": plain(p.pick(["No", "Yes", "No internet service"]), "category"),
-            "Contract": plain(p.pick(["Month-to-month", "Two year", "One year"]), "category"),
-            "PaperlessBilling": plain(p.truth(0.6), "truth"),
-            "PaymentMethod": plain(p.pick(["Electronic check", "Mailed check", "Credit card (automatic)"]), "category"),
-            "MonthlyCharges": plain(p.decimal(18, 118), "number"),
-            "TotalCharges": plain(p.gaps(p.decimal(18, 8600), " ", share=0.02), "number"),
-            "Churn": either("insensitive|sensitive", p.truth(0.27), "truth"),
-        }
-    )
-
-
 def examination_survey(p: People) -> Table:
     return Table(
         {
@@ -839,91 +635,6 @@ def examination_survey(p: People) -> Table:
             "DIQ010": secret(p.gaps(p.pick("2 1 3"), "9", share=0.02), "category", "9"),
             "SMQ020": secret(p.gaps(p.truth(0.4, "1", "2"), "7", "9", share=0.01), "category|truth", "7", "9"),
             "ALQ130": secret(p.gaps(p.whole(1, 12), "777", "999", share=0.02), "number", "777", "999"),
-        }
-    )
-
-
-def refugees(p: People) -> Table:
-    return Table(
-        {
-            "case_no": naming([f"CASE-{i // 3:05d}" for i in range(p.n)]),
-            "individual_id": naming(p.keys("IND{}")),
-            "full_name": naming(p.names(), "text"),
-            "mobile": naming(p.keys("+25470{}")),
-            "arrival_date": quasi(p.days("2016-01-01", "2022-12-31"), "date"),
-            "age": quasi(p.numbers(p.age), "age"),
-            "sex": quasi(p.sex(), "category"),
-            "country_of_origin": quasi(p.pick("SOM SSD ETH COD BDI"), "category"),
-            "ethnic_group": quasi(p.gaps(p.pick("Dinka Nuer Somali Oromo Hutu"), "Unknown"), "category", "Unknown"),
-            "religion": secret(p.gaps(p.pick("Muslim Christian Other"), "Unknown"), "category", "Unknown"),
-            "education": quasi(
-                p.gaps(p.pick("none primary secondary university", p.schooling), "Unknown"),
-                "category|ordered",
-                "Unknown",
-            ),
-            "household_size": quasi(p.whole(1, 12), "number"),
-            "camp_block": quasi(p.pick("A1 A2 B1 B2 C1 C4", p.region), "category"),
-            "specific_needs": secret(
-                p.pick("none disability survivor_of_violence serious_medical_condition"), "category"
-            ),
-            "pregnant": secret(p.truth(0.05, "yes", "no"), "truth"),
-            "ration_card": naming(p.keys("RC{}")),
-            "remarks": naming(p.notes("person"), "text"),
-        }
-    )
-
-
-def attrition(p: People) -> Table:
-    rate = lambda options: p.pick(options, p.rng.normal(0, 1, p.n))  # noqa: E731
-    return Table(
-        {
-            "EmployeeNumber": naming(p.keys()),
-            "Age": quasi(p.numbers(np.clip(p.age, 18, 60)), "age"),
-            "Attrition": either("sensitive|insensitive", p.truth(0.16), "truth"),
-            "BusinessTravel": plain(p.pick("Travel_Rarely Travel_Frequently Non-Travel"), "category|ordered"),
-            "DailyRate": either("sensitive|insensitive", p.whole(100, 1500), "number"),
-            "Department": quasi(p.pick(["Research & Development", "Sales", "Human Resources"]), "category"),
-            "DistanceFromHome": quasi(p.whole(1, 30), "number"),
-            "Education": quasi(p.pick("1 2 3 4 5", p.schooling), "ordered|category"),
-            "EducationField": quasi(p.pick(["Life Sciences", "Medical", "Marketing", "Other"]), "category"),
-            "Gender": quasi(p.sex("Female", "Male"), "category"),
-            "JobRole": quasi(
-                p.pick(["Sales Executive", "Research Scientist", "Manager", "Human Resources"]), "category"
-            ),
-            "JobSatisfaction": secret(rate("1 2 3 4"), "ordered|category"),
-            "MaritalStatus": quasi(p.pick("Single Married Divorced", p.married), "category"),
-            "MonthlyIncome": secret(p.numbers(p.income / 8), "number"),
-            "Over18": plain(["Y"] * p.n, "truth|category"),
-            "OverTime": plain(p.truth(0.3), "truth"),
-            "PerformanceRating": secret(p.pick("3 4"), "ordered|category"),
-            "StandardHours": plain(["80"] * p.n, "number|category"),
-            "YearsAtCompany": quasi(p.whole(0, 40, p.age), "number"),
-        }
-    )
-
-
-def births(p: People) -> Table:
-    return Table(
-        {
-            "certificate_no": naming(p.keys("B{}")),
-            "birth_year": quasi(p.pick("2019 2020 2021"), "year"),
-            "birth_month": quasi(p.whole(1, 13), "month"),
-            "birth_weekday": quasi(p.pick(WEEKDAYS), "weekday"),
-            "county_fips": quasi(p.places("{:03d}", 30, 1, 300), "category"),
-            "mother_age": quasi(p.numbers(np.clip(p.age // 2 + 8, 15, 49)), "age"),
-            "mother_race": quasi(p.pick("1 2 3 4"), "category"),
-            "mother_education": quasi(p.gaps(p.pick("1 2 3 4 5 6 7 8", p.schooling), "9"), "category|ordered", "9"),
-            "father_age": quasi(p.gaps(p.numbers(np.clip(p.age // 2 + 11, 16, 60)), "99", share=0.1), "age", "99"),
-            "marital_status": quasi(p.pick("1 2"), "category"),
-            "sex_of_child": quasi(p.sex(), "category"),
-            "birth_weight_g": either(
-                "quasi|sensitive", p.gaps(p.whole(900, 4900), "9999", share=0.02), "number", "9999"
-            ),
-            "gestation_weeks": secret(p.gaps(p.whole(24, 43), "99"), "number", "99"),
-            "plurality": quasi(p.pick("1 2 3"), "number|category"),
-            "cigarettes_per_day": secret(p.gaps(p.whole(0, 40), "99"), "number", "99"),
-            "prenatal_visits": either("sensitive|insensitive|quasi", p.gaps(p.whole(0, 30), "99"), "number", "99"),
-            "delivery_method": either("sensitive|insensitive", p.gaps(p.pick("1 2"), "9"), "category", "9"),
         }
     )
 
@@ -960,31 +671,6 @@ def travel_survey(p: People) -> Table:
     )
 
 
-def beneficiaries(p: People) -> Table:
-    return Table(
-        {
-            "aadhaar_no": naming(p.keys("{:012d}", 234_512_340_000, 9999)),
-            "beneficiary_name": naming(p.names(), "text"),
-            "father_name": naming(p.names(), "text"),
-            "dob": quasi(p.births("%d-%m-%Y"), "date"),
-            "gender": quasi(p.sex("F", "M"), "category"),
-            "caste": Truth(p.pick("OBC SC ST GEN"), "sensitive|quasi", "category"),
-            "religion": secret(p.pick("Hindu Muslim Christian Sikh"), "category"),
-            "district": quasi(p.pick("Kamrup Nagaon Barpeta Jorhat", p.region), "category"),
-            "village": quasi([f"V{place}" for place in p.places("{}", 40, 100, 999)], "category"),
-            "pincode": quasi(p.places("{:06d}", 40, 781_001, 788_999), "postcode"),
-            "occupation": quasi(p.gaps(p.pick("farmer labourer weaver trader", p.work), "NA"), "category", "NA"),
-            "annual_income": secret(p.gaps(p.numbers(p.income / 3), "NA"), "number", "NA"),
-            "land_acres": either("quasi|sensitive|insensitive", p.decimal(0, 9), "number"),
-            "disability": secret(p.pick("none visual hearing locomotor"), "category"),
-            "bank_account_no": naming(p.keys("{:014d}", 30_200_000_000_000, 99_999)),
-            "scheme_code": plain(p.pick("PMAY NREGA NSAP"), "category"),
-            "amount_released": plain(p.pick("1000 1500 2000 12000"), "number|category"),
-            "payment_date": either("insensitive|quasi", p.days("2022-04-01", "2023-03-31", "%d-%m-%Y"), "date"),
-        }
-    )
-
-
 def budget_austrian(p: People) -> Table:
     padded = lambda values: [f" {value} " for value in values]  # noqa: E731
     comma = lambda values: [value.replace(".", ",") for value in values]  # noqa: E731
@@ -1014,73 +700,26 @@ def budget_austrian(p: People) -> Table:
     )
 
 
-def clinic(p: People) -> Table:
-    item = lambda: p.pick("0 1 2 3", p.sick)  # noqa: E731
-    return Table(
-        {
-            "client_id": naming(p.persons("C{:06d}")),
-            "session_no": either("insensitive|identifier", p.whole(1, 30), "number"),
-            "referral_date": quasi(p.days("2020-01-01", "2022-12-31"), "date"),
-            "age_group": quasi(p.pick(["18-24", "25-34", "35-49", "50-64", "65+"], p.age), "ordered"),
-            "gender_identity": quasi(
-                p.gaps(p.sex("woman", "man"), "prefer not to say", share=0.03), "category", "prefer not to say"
-            ),
-            "ethnicity": quasi(p.gaps(p.pick("white asian black mixed"), "not known"), "category", "not known"),
-            "sexual_orientation": secret(
-                p.gaps(p.pick("heterosexual gay bisexual"), "prefer not to say"), "category", "prefer not to say"
-            ),
-            "employment": quasi(
-                p.gaps(p.pick("employed student unemployed retired"), "not known"), "category", "not known"
-            ),
-            "postcode_district": quasi(p.pick("LS1 LS2 LS6 BD3 HX1", p.region), "category|postcode"),
-            "phq9_q1": secret(item(), "ordered|category|number"),
-            "phq9_q2": secret(item(), "ordered|category|number"),
-            "phq9_total": secret(p.whole(0, 27, p.sick), "number"),
-            "gad7_total": secret(p.whole(0, 21, p.sick), "number"),
-            "diagnosis": secret(p.pick("F32.0 F32.1 F33.1 F41.0 F41.1 F43.1 F60.3 F10.2"), "prefix"),
-            "medication": secret(
-                p.gaps(p.pick("none sertraline citalopram quetiapine"), "not known"), "category", "not known"
-            ),
-            "self_harm_risk": secret(p.pick("low medium high"), "ordered|category"),
-            "therapist_code": either("insensitive|quasi", p.pick("T01 T02 T03 T04 T05"), "category"),
-            "notes": naming(p.notes("client"), "text"),
-        }
-    )
-
-
 TABLES: tuple[Callable[[People], Table], ...] = (
     household_survey,
     census_persons,
     encounters,
-    german_credit,
     bank_marketing,
     cancer_registry,
-    insurance_claims,
-    school_marks,
     voter_roll,
     payroll_german,
     survey_german,
     stays_french,
-    census_french,
     health_spanish,
     staff_workbook,
-    laboratory,
-    tax_returns,
-    churn,
-    attrition,
     budget_austrian,
 )
 HELD_OUT: tuple[Callable[[People], Table], ...] = (
     budget_italian,
     patients_dutch,
     registry_polish,
-    recidivism,
     examination_survey,
-    refugees,
-    births,
     travel_survey,
-    beneficiaries,
-    clinic,
 )
 
 

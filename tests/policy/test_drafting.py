@@ -15,13 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.anonymize import anonymize
-from shoal.core.errors import InputError, ShoalError
+from shoal.core.errors import ShoalError
 from shoal.datasets.hospital import stays
-from shoal.datasets.uci import adult, nursery
-from shoal.policy.drafting import draft_policy, flow, scalar
+from shoal.policy.drafting import draft_policy, flow
 from shoal.policy.guessing import find_widths, round_domain
 from shoal.policy.policy import Policy
-from shoal.policy.profiling import MOST_DISTINCT
 from shoal.sources.base import SourceOptions
 
 MONDRIAN = {"method": {"mondrian": {}}}  # a draft leaves the choice to shoal, which tries all methods: see Nursery
@@ -50,13 +48,6 @@ def test_adult(shared_data, tmp_path):
     assert draft.policy["privacy"][0] == {"k-anonymity": {"k": 10}}
     release = runs(shared_data / "adult.csv.gz", draft, tmp_path, **MONDRIAN)
     assert release.manifest["rows"] == 48_842
-
-
-def test_adult_without_missing_values(shared_data, tmp_path):
-    table = adult(shared_data)
-    draft = draft_policy(table)
-    assert draft.policy["source"] == {"missing_in": {"capital-gain": ["99999"]}}
-    assert runs(table, draft, tmp_path, **MONDRIAN).manifest["rows"] == 45_222
 
 
 def areas(n=2000):
@@ -90,24 +81,6 @@ def test_a_column_that_determines_a_quasi_column_is_not_drafted_as_unchanged(tmp
     unsafe["x1"].pop("taxonomy")
     found = anonymize(table, draft.policy | MONDRIAN | {"attributes": draft.policy["attributes"] | unsafe}, seed=1)
     assert "determined-quasi" in {one.id for one in found.findings}
-
-
-def test_beyond_a_dozen_quasi_columns_one_that_determines_another_is_left_out():
-    table = areas()
-    for number in range(10):
-        table = table.append_column(f"birth_country_{number}", table["age"].take(pa.array(np.arange(2000)[::-1])))
-    draft = draft_policy(table)
-    assert len(draft.names("quasi")) == 12
-    assert {"x1", "x2"} <= set(draft.names("identifier"))
-
-
-def test_nursery(shared_data, tmp_path):
-    table = nursery(shared_data)
-    draft = draft_policy(table)
-    assert draft.names("sensitive") == ("health",)
-    assert draft.names("quasi") == ("parents", "children", "housing")
-    assert "source" not in draft.policy
-    assert runs(table, draft, tmp_path).manifest["rows"] == 12_960
 
 
 def test_hospital(tmp_path):
@@ -197,18 +170,6 @@ def test_identifiers_by_name_and_evidence():
     assert any("which of these identifies people" in question for question in draft.questions)
 
 
-@pytest.mark.parametrize("name", ["Bemerkung", "comment", "remarks", "note", "Observaciones", "remarque", "uwagi"])
-def test_remarks_are_identifiers_however_short(name):
-    draft = draft_policy(pa.table({name: ["moved", "called", "none"] * 20, "age": list(range(60))}))
-    assert roles_of(draft)[name] == "identifier"
-
-
-@pytest.mark.parametrize("name", ["Zahlungsausfall", "default", "arrears", "Schulden", "impayé"])
-def test_unpaid_debts_are_sensitive(name):
-    draft = draft_policy(pa.table({name: ["ja", "nein", "nein"] * 20, "age": list(range(60))}))
-    assert roles_of(draft)[name] == "sensitive"
-
-
 @pytest.mark.parametrize(
     ("weights", "expected"), [([0.0, 1.5, 2.25], "wgt"), ([1.5, None, 2.0], None), ([-1.5, 2.0, 3.0], None)]
 )
@@ -217,27 +178,6 @@ def test_survey_weights_are_named_if_every_record_has_one(weights, expected, tmp
     draft = draft_policy(table)
     assert draft.names("weight") == ((expected,) if expected else ())
     assert runs(table, draft, tmp_path).manifest["rows"] == 60
-
-
-def test_codes_of_several_lengths_are_grouped_by_how_they_begin(tmp_path):
-    stems, ends = ["A01", "C10", "G47", "Q86"], ["", ".1", ".11", ".2"]
-    industries = [stem + end for stem in stems for end in ends]
-    occupations = [1, 2, 25, 251, 2511, 2512, 252, 26, 263, 2631, 3, 33, 331, 3311, 4, 41, 411, 4110]
-    rng = np.random.default_rng(3)
-    table = pa.table(
-        {
-            "nace": rng.choice(industries, 600),
-            "isco": rng.choice(occupations, 600),
-            "points": rng.choice(occupations, 600),  # the same numbers under a name that says nothing
-            "age": rng.integers(20, 60, 600),
-        }
-    )
-    draft = draft_policy(table)
-    entries = draft.policy["attributes"]
-    assert entries["nace"] == entries["isco"] == {"role": "quasi", "taxonomy": {"mask": {}}}
-    assert next(column.type for column in draft.columns if column.name == "points") != "prefix"
-    labels = set(runs(table, draft, tmp_path).data["nace"].to_pylist())
-    assert any(label.endswith("*") and label != "*" for label in labels)
 
 
 def repeating(n_people, column="patient_id"):
@@ -264,21 +204,6 @@ def test_people_with_several_records_are_counted(tmp_path):
     assert "One record per person" in draft.text
     release = runs(repeating(80), draft, tmp_path)
     assert release.manifest["rows"] == 80
-
-
-def test_people_with_one_illness_each_need_no_sample(tmp_path):
-    table = repeating(80)
-    ill = np.repeat(np.array(["flu", "gout", "cold", "burn"])[np.arange(80) % 4], 10)
-    table = table.set_column(2, "diagnosis", pa.array(ill))
-    draft = draft_policy(table)
-    assert (draft.policy["unit"], draft.policy.get("sample")) == ("patient_id", None)
-    assert {entry["counts"] for entry in runs(table, draft, tmp_path).manifest["guarantees"]} == {"unit"}
-
-
-@pytest.mark.parametrize("column", ["provider_id", "batch_no"])
-def test_other_keys_that_repeat_stay_a_question(column):
-    draft = draft_policy(repeating(80, column))
-    assert "unit" not in draft.policy
 
 
 def column_of(name, values, **others):
@@ -352,88 +277,11 @@ def test_households_are_counted_under_any_name_of_a_key(name, form):
     assert f"\nhousehold: {name}\n" in draft.text
 
 
-@pytest.mark.parametrize("own", [1, 2])
-def test_people_and_their_households_are_counted_together(own, tmp_path):
-    """Models are those that both reach: here every household has a case of flu, and no other value is as frequent."""
-    person, home = np.arange(1200) // own, np.arange(1200) // 6
-    illness = np.random.default_rng(5).choice(["gout", "cold", "pox", "flu"], 1200)
-    _, draft, table = column_of("person_id", person, hhid=home, illness=illness)
-    assert [draft.policy.get(key) for key in ("unit", "household")] == ["person_id" if own > 1 else None, "hhid"]
-    counts = [one["counts"] for one in runs(table, draft, tmp_path, **MONDRIAN).manifest["guarantees"]]
-    assert set(counts) == ({"unit", "household"} if own > 1 else {"household"})
-    illness[::6] = "flu"
-    _, draft, table = column_of("person_id", person, hhid=home, illness=illness)
-    assert draft.policy["sample"] == {"one_per": "household"}
-    assert runs(table, draft, tmp_path, **MONDRIAN).manifest["rows"] == 200
-
-
 @pytest.mark.parametrize("values", [np.arange(1200), REPEATED // 20, np.where(REPEATED % 7, REPEATED, None)])
 def test_keys_of_households_that_are_alone_large_or_missing_are_asked_about_or_not_at_all(values):
     """A household for each record needs no counting; twenty groups are no households."""
     column, draft, _ = column_of("hhid", values)
     assert (column.role, draft.policy.get("household")) == ("identifier", None)
-
-
-@pytest.mark.parametrize("form", ["{}", "{:05d}", "K{:06d}"])
-@pytest.mark.parametrize("name", ["caseid", "incident_no", "UnfallID", "v12"])
-def test_keys_of_others_are_left_out_and_asked_about(name, form):
-    known_to_others = np.random.default_rng(2).choice(list("ABCDE"), 400)[REPEATED]
-    column, draft, _ = column_of(name, [form.format(int(one)) for one in REPEATED], region=known_to_others)
-    assert (column.role, draft.policy.get("unit")) == ("identifier", None)
-    assert any("do several records belong to one person, household or company" in one for one in column.questions)
-
-
-def test_people_are_counted_by_their_names_if_nothing_else_identifies_them():
-    values = [f"{'ABCDEFGHIJ'[one % 10]}{'abcdefghijklmnopqrst'[one // 20]}{'uvwxyz'[one % 6]}" for one in REPEATED]
-    column, draft, _ = column_of("patient", values)
-    assert (column.role, column.type, draft.policy.get("unit")) == ("identifier", "text", "patient")
-
-
-def test_companies_are_counted_if_no_key_is_one_of_people(tmp_path):
-    column, draft, table = column_of("company", REPEATED)
-    assert (column.role, draft.policy["unit"]) == ("identifier", "company")
-    assert {one["counts"] for one in runs(table, draft, tmp_path, **MONDRIAN).manifest["guarantees"]} == {"unit"}
-    column, draft, _ = column_of("company", REPEATED, respondent=np.arange(len(REPEATED)))
-    assert (column.role, draft.policy.get("unit"), len(column.questions)) == ("identifier", None, 1)
-
-
-def test_a_column_that_determines_what_is_known_of_people_is_a_key():
-    rng = np.random.default_rng(3)
-    who = REPEATED * 1.5  # no whole numbers, and no name
-    others = {"sex": rng.choice(["F", "M"], 400)[REPEATED], "birth_year": rng.integers(1940, 2004, 400)[REPEATED]}
-    table = pa.table({"v1": who, **others, "illness": rng.choice(["flu", "gout", "cold"], 1200)})
-    column = draft_policy(table).columns[0]
-    assert (column.role, column.reason) == ("identifier", "it determines sex, birth_year, as a key does")
-
-
-@pytest.mark.parametrize(("name", "step", "role"), [("v1", 1, "identifier"), ("v1", 500, "insensitive")])
-def test_numbers_that_repeat_more_often_than_quantities_are_keys(name, step, role):
-    """Rounded amounts repeat as often, but only because they are rounded."""
-    rng = np.random.default_rng(8)
-    numbers = rng.choice(rng.integers(1, 200, 400) * 500, 1200) if step > 1 else rng.integers(9, 900_000, 400)[REPEATED]
-    column, _, _ = column_of(name, numbers)
-    assert column.role == role
-
-
-def test_words_are_known_without_umlauts():
-    assert column_of("koerpergroesse", np.arange(150, 200).repeat(6))[0].role == "quasi"
-
-
-@pytest.mark.parametrize("name", ["weight", "Gewicht", "poids", "peso", "waga"])
-def test_weights_of_bodies_and_of_surveys_differ_by_their_values(name):
-    rng = np.random.default_rng(4)
-    for body in (rng.integers(45, 140, 900), np.round(rng.normal(75, 14, 900), 1)):
-        column, _, _ = column_of(name, body)
-        assert (column.role, column.type) == ("quasi", "number")
-    for survey in (np.round(rng.lognormal(0, 0.4, 900), 4), np.round(1800 * rng.lognormal(0, 0.4, 900), 2)):
-        assert column_of(name, survey)[0].role == "weight"
-    assert column_of(f"design_{name}", 5 * np.round(rng.lognormal(1, 0.2, 900), 4))[0].role == "weight"
-
-
-def test_only_one_weight_is_declared_and_no_other_is_published():
-    weights = np.random.default_rng(4).lognormal(0, 0.4, 900)
-    column, draft, _ = column_of("wgt1", weights, wgt2=weights * 2)
-    assert (column.role, draft.names("weight"), draft.names("insensitive")) == ("weight", ("wgt1",), ())
 
 
 SCALES = """
@@ -468,49 +316,6 @@ def test_scales_and_classes_keep_their_order(steps):
         assert (column.role, column.type, column.taxonomy) == (role, "ordered", {"flat": {"values": steps}})
 
 
-def test_a_scale_in_two_spellings_has_no_order_but_is_published():
-    column, _, _ = column_of("stress_level", ["low", "Low", "medium", "high"] * 30)
-    assert (column.role, column.type) == ("sensitive", "category")
-
-
-@pytest.mark.parametrize("codes", ["12-345 45-123 33-210 50-100", "A14 A11 A12", "01-00100 01-00200 02-00100"])
-def test_codes_are_not_classes(codes):
-    column, _, _ = column_of("district", codes.split() * 40)
-    assert column.type != "ordered"
-
-
-AGES = {"min": 0, "max": 119, "widths": [5, 10, 20, 40], "open": "high"}
-
-
-@pytest.mark.parametrize(("name", "marker"), [("Alter", "99"), ("age", "999"), ("edad", None)])
-def test_ages_with_leading_zeros_are_numbers_and_some_mean_missing(name, marker):
-    rng = np.random.default_rng(5)
-    ages = [f"{one:02d}" for one in rng.integers(5, 97, 1200)]
-    values = [marker if marker and drawn < 0.04 else one for one, drawn in zip(ages, rng.random(1200), strict=True)]
-    column, draft, _ = column_of(name, values)
-    assert (column.type, column.taxonomy) == ("age", {"intervals": AGES})
-    assert draft.policy.get("source", {}).get("missing_in") == ({name: [marker]} if marker else None)
-
-
-def test_an_age_of_99_that_is_as_rare_as_its_neighbours_is_an_age():
-    ages = [str(age) for age in range(20, 100) for _ in range(4)]
-    assert "source" not in column_of("age", ages)[1].policy
-
-
-@pytest.mark.parametrize("name", ["day", "Tag", "jour", "dia_entrevista", "giorno", "dag", "dzien"])
-def test_days_of_a_month_have_their_bounds(name):
-    column, _, _ = column_of(name, [1 + i % 31 for i in range(310)])
-    assert (column.taxonomy["intervals"]["min"], column.taxonomy["intervals"]["max"]) == (1, 31)
-
-
-def test_quasi_columns_beyond_the_limit_are_left_out_and_named_in_a_question():
-    rng = np.random.default_rng(6)
-    others = {f"birth_country_{i}": rng.integers(0, 9, 300) for i in range(11)}
-    column, draft, _ = column_of("marital_status", rng.choice(["single", "married"], 300), **others)
-    assert len(draft.names("quasi")) == 12
-    assert (column.role, column.questions[0][:28]) == ("identifier", "do users need marital_status")
-
-
 def test_dates_in_several_formats_are_asked_about_with_counts_and_no_values():
     days = [datetime.datetime(2021, 3, 4, 13, 45) + datetime.timedelta(hours=31 * i) for i in range(200)]
     forms = ("%m/%d/%Y %I:%M %p", "%Y-%m-%d", "%d.%m.%Y")
@@ -525,15 +330,6 @@ def test_dates_in_several_formats_are_asked_about_with_counts_and_no_values():
     assert not any(value in draft.text for value in values)
 
 
-@pytest.mark.parametrize("form", ["%d/%m/%Y %H:%M", "%m/%d/%Y %I:%M %p", "%d.%m.%y", "%b %d, %Y", "%Y-%m-%d %H:%M:%S"])
-def test_dates_with_times_or_in_rarer_formats_are_dates(form, tmp_path):
-    days = [datetime.datetime(2021, 3, 4, 13, 45) + datetime.timedelta(hours=31 * i) for i in range(200)]
-    column, draft, table = column_of("visited", [day.strftime(form) for day in days])
-    assert (column.role, column.type) == ("quasi", "date")
-    assert any("time of day" in question for question in column.questions) == ("%M" in form)
-    assert runs(table, draft, tmp_path, **MONDRIAN).manifest["rows"] == 200
-
-
 @pytest.mark.parametrize(("town", "encoding"), [("Zürich", "cp1252"), ("Z\x81rich", "latin-1")])
 def test_an_encoding_that_no_file_declares_is_found_and_asked_about(town, encoding, tmp_path):
     rows = "".join(f"{20 + i % 50},{town if i % 3 else 'Ulm'}\n" for i in range(60))
@@ -543,13 +339,6 @@ def test_an_encoding_that_no_file_declares_is_found_and_asked_about(town, encodi
     assert draft.policy["source"] == {"encoding": encoding}
     assert any(encoding in question for question in draft.questions)
     assert town in runs(path, draft, tmp_path, **MONDRIAN).data["town"].to_pylist()
-
-
-def test_no_quasi_attribute_is_still_yaml():
-    draft = draft_policy(pa.table({"email": ["a", "b"], "salary": [1, 2]}))
-    assert yaml.safe_load(draft.text) == draft.policy
-    assert any("needs a quasi column" in question for question in draft.questions)
-    assert "QUESTION: which columns could others know" in draft.text
 
 
 def test_no_sensitive_attribute_is_a_question():
@@ -576,23 +365,6 @@ def test_continuous_sensitive_numbers_stay_as_they_are_published(tmp_path):
     assert runs(table, draft, tmp_path).manifest["rows"] == 3000
 
 
-def test_more_values_than_are_counted(tmp_path):
-    n = MOST_DISTINCT + 5000
-    table = pa.table(
-        {
-            "sex": ["F", "M"] * (n // 2),
-            "code": [f"c{i:06d}" for i in range(n)],
-            "cost": [i / 4 for i in range(n)],
-            "income": [float(i % 101_000) + 0.5 for i in range(n)],
-        }
-    )
-    draft = draft_policy(table)
-    assert roles_of(draft) == {"sex": "quasi", "code": "identifier", "cost": "insensitive", "income": "identifier"}
-    assert "which taxonomy fits it? It looks sensitive" in draft.text.replace("\n  #  ", "")
-    assert "more than 100,000 values" in draft.text
-    assert runs(table, draft, tmp_path).manifest["rows"] == n
-
-
 def test_no_value_is_told():
     table = pa.table(
         {
@@ -613,13 +385,6 @@ def test_the_smallest_and_largest_numbers_are_not_told():
     table = pa.table({"dose": [137 + i % 39 for i in range(40)], "level": [0.0137 + i / 1000 for i in range(40)]})
     intervals = draft_policy(table, options=SourceOptions()).policy["attributes"]["dose"]["taxonomy"]["intervals"]
     assert (intervals["min"], intervals["max"], intervals["open"]) == (100, 199, "both")
-
-
-def test_many_texts_ask_for_a_taxonomy():
-    table = pa.table({"town": [f"town {i % 30}" for i in range(300)]})
-    (column,) = draft_policy(table).columns
-    assert column.taxonomy == {"flat": {}}
-    assert any("belong together" in question for question in column.questions)
 
 
 def test_days_of_the_data_are_no_declared_domain():
@@ -645,18 +410,6 @@ def test_rare_values_are_grouped_on_request(tmp_path):
     assert draft_policy(table, group_rare=2).policy == draft_policy(table).policy  # none is as rare as that
 
 
-def test_ambiguous_dates_are_a_question():
-    table = pa.table({"visit": ["01/02/2024", "03/04/2024"] * 3})
-    (column,) = draft_policy(table).columns
-    assert column.taxonomy["dates"]["format"] == "%d/%m/%Y"
-    assert any("format" in question for question in column.questions)
-
-
-def test_empty_table():
-    with pytest.raises(InputError, match="no rows"):
-        draft_policy(pa.table({"age": pa.array([], pa.int64())}))
-
-
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.booleans())
 def test_domains_are_round_and_hold_the_data(lowest, span, whole):
     if whole:
@@ -680,13 +433,6 @@ def test_domains_are_round_and_hold_the_data(lowest, span, whole):
 )
 def test_what_is_written_reads_back(value):
     assert yaml.safe_load(flow(value)) == value
-
-
-@pytest.mark.parametrize(
-    "text", ["yes", "No", "null", "~", "1e5", "0x1f", "2024-01-01", "a b", "", "-", "*", "% a", "é"]
-)
-def test_texts_stay_texts(text):
-    assert yaml.safe_load(scalar(text)) == text
 
 
 COLUMN = st.one_of(

@@ -76,14 +76,6 @@ def test_numbers_without_the_check_digit_are_numbers():
     assert shown(passing(lambda text: check_weights(text, BSN, 11), 9)) == "Dutch citizen service numbers (BSN)"
 
 
-def test_doubtful_looks_yield_to_names():
-    surnames = ["Baker", "Miller", "Smith", "King", "Young", "Hall", "Green", "Hill", "Wright", "Turner", "Walker"] * 3
-    assert shown(surnames) == "family names"
-    assert shown(surnames, "occupation") is None
-    mails = [f"a{i}@example.org" for i in range(40)]
-    assert shown(mails, "diagnosis") == "e-mail addresses"  # there is no doubt about these
-
-
 def test_evidence_is_in_the_draft_and_in_json():
     people = pa.table({"c1": [f"a{i}@example.org" for i in range(60)], "age": [20 + i % 40 for i in range(60)]})
     draft = draft_policy(people)
@@ -92,16 +84,3 @@ def test_evidence_is_in_the_draft_and_in_json():
     assert mail["evidence"] == {"looks_like": "e-mail addresses", "share": 1.0, "sampled": 60}
     assert "100% of 60 sampled values look like e-mail addresses" in draft.text
     assert "example.org" not in draft.text
-
-
-def test_people_are_counted_by_numbers_that_repeat():
-    numbers = passing(lambda text: check_weights(text, BSN, 11), 9)
-    draft = draft_policy(pa.table({"c1": numbers * 2, "age": [20 + i % 40 for i in range(120)]}))
-    assert draft.policy["unit"] == "c1"
-
-
-def test_a_key_of_every_record_may_be_linked_by_a_pseudonym():
-    table = pa.table({"record_id": [f"R{i:06d}" for i in range(60)], "age": [20 + i % 40 for i in range(60)]})
-    key = draft_policy(table).columns[0]
-    assert any("pseudonym" in question for question in key.questions)
-    assert key.entry == {"role": "identifier"}  # nothing is published unless somebody asks for it

@@ -7,12 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import yaml
 
-import shoal
-from shoal.core.errors import PolicyError, UsageError
+from shoal.core.errors import PolicyError
 from shoal.core.registry import discover
 from shoal.datasets.hospital import hospital_policy
 from shoal.datasets.uci import adult_policy
@@ -121,19 +119,6 @@ def test_every_mistake_is_told_with_its_key(path: str, value: Any, expected: str
     assert said.startswith("policy, ")
 
 
-def test_two_mistakes_are_told_at_once() -> None:
-    document = changed("privacy/0", {"k-anonymity": {"k": 0}})
-    document["methd"] = {}
-    document["attributes"]["age"]["role"] = "quazi"
-    lines = message(document).splitlines()
-    assert len(lines) == 3
-    assert {line.split(": ")[0] for line in lines} == {
-        "policy, methd",
-        "policy, attributes.age.role",
-        "policy, privacy[0].k-anonymity.k",
-    }
-
-
 def test_without_quasi_attributes_there_is_nothing_to_do() -> None:
     document = changed("attributes/age/role", "sensitive")
     document["attributes"]["sex"]["role"] = "insensitive"
@@ -183,38 +168,12 @@ def test_lines_of_a_file_are_named(tmp_path: Path) -> None:
     assert said[1].startswith("hospital.yaml, line 11, privacy[1].distinct-l-diversity.l: must be a whole number")
 
 
-def test_what_is_missing_is_told_with_the_line_of_its_parent(tmp_path: Path) -> None:
-    path = tmp_path / "hospital.yaml"
-    path.write_text("attributes:\n  age: {role: quasi}\nprivacy:\n  - k-anonymity: {}\n")
-    assert message(path).startswith("hospital.yaml, line 4, privacy[0].k-anonymity.k: is required")
-
-
 def test_syntax_errors_and_keys_given_twice(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("attributes:\n  age: {role: quasi\nprivacy: []\n")
     assert message(path).startswith("p.yaml, line 3: not valid YAML")
     path.write_text("attributes:\n  age: {role: quasi}\n  age: {role: sensitive}\n")
     assert message(path) == "p.yaml, line 3: key 'age' is given twice; the first is on line 2"
-
-
-@pytest.mark.parametrize("indent", [None, 2, "\t"])
-def test_json_policies(tmp_path: Path, indent: int | str | None) -> None:
-    path = tmp_path / "policy.json"
-    path.write_text(json.dumps(GOOD, indent=indent))
-    assert Policy.load(path).names("quasi") == ("age", "sex")
-    assert Policy.load(str(path)).folder == tmp_path
-
-
-def test_short_forms() -> None:
-    document = changed("attributes/age/taxonomy", {"file": "age.csv"})
-    document["attributes"]["sex"]["taxonomy"] = "flat"
-    document["attributes"]["illness"]["taxonomy"] = {"groups": {"a": ["x"], "b": ["y"]}}
-    document["method"] = "mondrian"
-    document["privacy"] = {"k-anonymity": {"k": 2}, "t-closeness": {"t": 0.2}}
-    policy = Policy.load(document)
-    kinds = [attribute.taxonomy.name for attribute in policy.attributes.values() if attribute.taxonomy]
-    assert kinds == ["file", "flat", "groups"]
-    assert [model.name for model in policy.privacy] == ["k-anonymity", "t-closeness"]
 
 
 def test_relative_paths_start_at_the_policy(tmp_path: Path) -> None:
@@ -227,18 +186,6 @@ def test_relative_paths_start_at_the_policy(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(absolute))
     taxonomy = Policy.load(path).attributes["age"].taxonomy
     assert taxonomy.path == tmp_path / "age.csv"
-
-
-def test_a_missing_file() -> None:
-    assert message("no-such-policy.yaml") == "no such file: no-such-policy.yaml"
-
-
-def test_several_attributes_together() -> None:
-    document = changed("attributes/cost/role", "sensitive")
-    document["privacy"] = [{"distinct-l-diversity": {"l": 2, "attribute": ["illness", "cost"]}}]
-    assert Policy.load(document).privacy[0].attributes == ("illness", "cost")
-    document["privacy"] = [{"distinct-l-diversity": {"l": 2, "attribute": ["illness", "sex"]}}]
-    assert "'sex' is not a sensitive attribute" in message(document)
 
 
 # The schema ----------------------------------------------------------------------------------------
@@ -262,38 +209,6 @@ def test_the_schema_names_everything_that_is_discovered() -> None:
     assert parts["max_withheld"]["exclusiveMaximum"] == 1
     tables = {"missing", "max_withheld", "max_generalized", "unit", "household", "accept", "release", "sample"}
     assert set(parts) == {"attributes", "privacy", "method", "source"} | tables
-
-
-TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
-
-
-def check_schema(part: Any, definitions: set[str]) -> None:
-    """Hold the parts that a policy schema uses to the vocabulary of JSON Schema 2020-12."""
-    assert isinstance(part, dict | bool)
-    if isinstance(part, bool):
-        return
-    kinds = part.get("type", [])
-    assert {kinds} <= TYPES if isinstance(kinds, str) else set(kinds) <= TYPES
-    if "$ref" in part:
-        assert part["$ref"].rsplit("/", 1)[-1] in definitions
-    for key in ("oneOf", "anyOf", "allOf", "prefixItems"):
-        assert part.get(key, [True])
-        for inner in part.get(key, []):
-            check_schema(inner, definitions)
-    for key in ("properties", "$defs"):
-        for inner in part.get(key, {}).values():
-            check_schema(inner, definitions)
-    for key in ("items", "additionalProperties", "not"):
-        check_schema(part.get(key, True), definitions)
-    assert set(part.get("required", [])) <= set(part.get("properties", {}))
-
-
-def test_the_schema_is_well_formed() -> None:
-    schema = policy_schema()
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    text = json.dumps(schema)
-    assert '"$ref": "#/$defs' not in text, "references must resolve from the root of the whole schema"
-    check_schema(schema, set())
 
 
 def test_every_parameter_in_the_schema_is_described() -> None:
@@ -357,13 +272,6 @@ def test_good_policies_conform_and_bad_ones_do_not(shared_data: Path) -> None:
         assert not conforms(changed(path, value), schema), path
 
 
-def test_a_dropped_column_is_no_attribute() -> None:
-    document = changed("attributes/patient", {"role": "drop", "description": "remarks of the nurse"})
-    policy = Policy.load(document)
-    assert policy.dropped == ("patient",)
-    assert "patient" not in policy.attributes
-
-
 @pytest.mark.parametrize(
     "entry",
     [{"technique": {"hash": {"salt": "random"}}}, {"taxonomy": {"flat": None}}, {"publish": "as-is"}],
@@ -372,16 +280,3 @@ def test_a_dropped_column_is_no_attribute() -> None:
 def test_a_dropped_column_has_no_use_for_more(entry: dict[str, Any]) -> None:
     found = message(changed("attributes/patient", {"role": "drop", **entry}))
     assert f"attributes.patient.{next(iter(entry))}: is of no use for a column that is left out" in found
-
-
-def test_a_dropped_column_is_no_unit() -> None:
-    document = changed("attributes/patient", {"role": "drop"}) | {"unit": "patient"}
-    assert "'patient' is not an identifier of the policy; declare it with the role identifier" in message(document)
-
-
-def test_something_else_than_a_policy_is_refused_in_words() -> None:
-    with pytest.raises(UsageError, match=r"a policy is a file or a mapping, and this is of type NoneType$"):
-        shoal.anonymize(pa.table({"age": [1]}), None)  # type: ignore[arg-type]
-    draft = shoal.draft_policy(pa.table({"age": [31, 32, 46, 47] * 9, "illness": ["flu", "cold"] * 18}))
-    with pytest.raises(UsageError, match="of type Draft; review the draft's text, or give draft"):
-        shoal.anonymize(pa.table({"age": [1]}), draft)  # type: ignore[arg-type]

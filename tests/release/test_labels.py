@@ -30,14 +30,6 @@ def test_every_class_bears_the_label_of_its_range() -> None:
     ]
 
 
-def test_labels_are_distinct_sorted_and_only_those_that_occur() -> None:
-    column = PublishedColumn.of_ranges(AGE, LO[:, 1], HI[:, 1])
-    labels = column.values.to_pylist()
-    assert labels == sorted(set(labels))
-    assert set(labels) == {"*", "25", "[20, 29]"}
-    assert column.take(CLASSES).to_pylist() == ["[20, 29]", "*", "25", "[20, 29]"]
-
-
 def test_the_manifest_entry() -> None:
     entry = PublishedColumn.of_ranges(AGE, LO[:, 1], HI[:, 1]).entry
     assert entry is not None

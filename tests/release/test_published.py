@@ -43,39 +43,6 @@ def test_classes(kind: Any, tmp_path: Path) -> None:
             found.slice_rows()
 
 
-def test_slices() -> None:
-    found = PublishedRelease.open(publish({"anatomy": {}}, {"simple-l-diversity": {"l": 4}}))
-    sliced = found.slice_rows()
-    assert not found.form.whole_records
-    assert (sliced.n_buckets, [part.names for part in sliced.parts]) == (2, [("age",), ("ill",)])
-    ages = sliced.parts[0].distinct["age"].take(pa.array(sliced.parts[0].codes))
-    assert sorted(ages.to_pylist()) == PEOPLE["age"].to_pylist()
-
-
-def test_averages() -> None:
-    found = PublishedRelease.open(publish({"microaggregation": {}}, {"k-anonymity": {"k": 4}}))
-    column, codes = read_column(found.read_texts()["age"], found.manifest.attributes["age"], found.name)
-    assert sorted(column.spans[codes, 0].tolist()) == [25] * 4 + [35] * 4
-
-
-def test_rows_as_they_are(tmp_path: Path) -> None:
-    publish({"plain": {}}, out=tmp_path / "out", format="csv")
-    found = PublishedRelease.open(tmp_path / "out")
-    assert sorted(found.read_rows()["age"].to_pylist()) == PEOPLE["age"].to_pylist()
-    assert sorted(found.read_texts()["age"].to_pylist()) == [str(age) for age in PEOPLE["age"].to_pylist()]
-
-
-def test_synthetic_rows() -> None:
-    many = pa.concat_tables([PEOPLE] * 50)
-    document = policy({"synthetic": {"epsilon": 1.0}})
-    document["attributes"]["ill"]["taxonomy"] = {"groups": {"all": ["flu", "gout", "cold", "rash"]}}
-    found = PublishedRelease.open(shoal.anonymize(many, document, seed=1))
-    assert not found.form.of_people
-    column, _ = read_column(found.read_rows()["age"], found.manifest.attributes["age"], found.name)
-    for label, (low, below) in zip(column.labels, column.spans.tolist(), strict=True):  # noise may draw missing ones
-        assert (label == "missing" and np.isnan(low)) or (low, below) == (int(str(label)), int(str(label)) + 1)
-
-
 def test_a_plan_is_in_the_folder(tmp_path: Path) -> None:
     found = PublishedRelease.open(publish({"mondrian": {}}, {"k-anonymity": {"k": 4}}))
     with pytest.raises(UsageError, match="by a plan"):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import shoal
-from shoal.core.errors import InputError, UsageError, VerificationError
+from shoal.core.errors import InputError, VerificationError
 from shoal.release.received import combine_estimates, read_release
 
 TREE = {"any": {"lungs": ["flu", "asthma"], "joints": ["gout", "arthritis"]}}
@@ -111,9 +111,3 @@ def test_what_fails_verification_or_is_no_release_is_not_read(tmp_path: Path) ->
         read_release(folder)
     with pytest.raises(InputError, match="manifest"):
         read_release(tmp_path)
-
-
-@pytest.mark.parametrize("given", [([1.0], [1.0]), ([1.0, 2.0], [1.0])])
-def test_estimates_need_their_variances(given: tuple[list[float], list[float]]) -> None:
-    with pytest.raises(UsageError, match="one variance"):
-        combine_estimates(*given)

@@ -23,7 +23,7 @@ import shoal
 from shoal.core.errors import ShoalError, UsageError, VerificationError
 from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.publication import PublishedRows
-from shoal.release.release import Staging, write_json
+from shoal.release.release import Staging
 from shoal.reports import internal, pages
 from shoal.reports.verifying import verify
 from shoal.sources.writers import TableWriter
@@ -321,40 +321,6 @@ def test_what_the_verifier_refuses_does_not_come_back(monkeypatch: pytest.Monkey
         shoal.anonymize(patients(), POLICY)
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(UsageError, match="cannot write to"):
-        published(tmp_path / "file" / "out")
-
-
-def test_parents_are_made(tmp_path: Path) -> None:
-    published(tmp_path / "a" / "b" / "out")
-    assert (tmp_path / "a" / "b" / "out" / "public").is_dir()
-
-
-def test_policies_with_python_values_go_into_the_evidence(tmp_path: Path) -> None:
-    (tmp_path / "sex.csv").write_text("f;*\nm;*\n")
-    document = {**POLICY, "attributes": {**POLICY["attributes"]}}
-    document["attributes"]["sex"] = {"role": "quasi", "taxonomy": {"file": tmp_path / "sex.csv"}}
-    document["privacy"] = ({"k-anonymity": {"k": np.int64(4)}},)
-    shoal.anonymize(patients(), document, out=tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "internal" / "evidence.json").read_text())["policy"]["privacy"]
-
-
-def test_described_columns_are_published_with_their_description() -> None:
-    document = {**POLICY, "attributes": {**POLICY["attributes"]}}
-    document["attributes"]["age"] = {"role": "quasi", "description": "age in years"}
-    release = shoal.anonymize(patients(), document)
-    assert release.manifest["attributes"]["age"]["description"] == "age in years"
-
-
-def test_json_files_are_never_overwritten(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", {"a": 1})
-    with pytest.raises(UsageError, match=r"cannot write a\.json"):
-        write_json(tmp_path / "a.json", {"a": 2})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"a": 1}
-
-
 FRAMES: dict[str, Callable[[pa.Table], Any]] = {
     "pyarrow": lambda table: table,
     "pandas": lambda table: table.to_pandas(),
@@ -400,16 +366,6 @@ def test_an_index_does_not_come_back() -> None:
     release = shoal.anonymize(frame, POLICY)
     assert list(release.data.index) == list(range(N))
     assert release.data.index.name is None
-
-
-def test_files_give_arrow_tables_and_keep_their_format(tmp_path: Path) -> None:
-    pq.write_table(patients(), tmp_path / "in.parquet")
-    patients().to_pandas().to_csv(tmp_path / "in.csv", index=False)
-    assert isinstance(shoal.anonymize(tmp_path / "in.csv", POLICY).data, pa.Table)
-    for kind in ("csv", "parquet"):
-        release = shoal.anonymize(str(tmp_path / f"in.{kind}"), POLICY, out=tmp_path / kind)
-        assert release.data_file is not None
-        assert release.data_file.suffix == f".{kind}"
 
 
 def test_undeclared_and_absent_columns() -> None:

@@ -74,33 +74,12 @@ def test_values_of_any_type_are_published_as_text_beside_labels(kind: str, impro
     assert release.evidence["search"]["generalized"]["s"] > 0
 
 
-def test_bools_have_a_flat_tree() -> None:
-    table, release = anonymized([True, False], None)
-    found = stands_for(release, table)
-    assert "*" in found
-    assert {text.lower() for text in found if text not in (None, "*")} <= {"true", "false"}
-
-
 def test_a_group_named_like_the_spelling_of_a_value_is_told_apart() -> None:
     values = [0.5, 1.25, 3.0, 4.75]
     table, release = anonymized(values, {"any": {"3": [0.5, 1.25], "high": [3.0, 4.75]}}, defend=False)
     found = stands_for(release, table)
     assert found["(3)"] <= {"0.5", "1.25"}
     assert found["3"] == {"3"}
-
-
-def test_a_root_named_like_a_value_is_told_apart() -> None:
-    table, release = anonymized(["u", "v", "w"], {"u": {"low": ["u", "v"], "high": ["w"]}}, tau=0.6)
-    found = stands_for(release, table)
-    assert "(u)" in found
-    assert found.get("u", {"u"}) == {"u"}
-
-
-def test_a_flat_trees_star_that_is_also_a_value() -> None:
-    table, release = anonymized(["*", "u", "v"], None, tau=0.6)
-    found = stands_for(release, table)
-    assert "(*)" in found
-    assert found.get("*", {"*"}) == {"*"}
 
 
 def test_missing_values_are_kept_or_under_a_label_that_says_so() -> None:

@@ -14,14 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
 from shoal.core.errors import InputError, UsageError, VerificationError
-from shoal.core.statements import encode_payload, name_property, state_attacked, state_verified
+from shoal.core.statements import encode_payload
 from shoal.release.signing import SigningKey, new_signing_key, read_signing_key
 from shoal.verify.verifier import verify
 
@@ -104,34 +102,6 @@ def test_a_signed_release_is_checked_with_the_key(signed: tuple[Path, bytes]) ->
     assert "statement" not in outcome(folder)
 
 
-def test_others_check_the_envelope_without_shoal(signed: tuple[Path, bytes]) -> None:
-    folder, pem = signed
-    public = folder / "public"
-    envelope = json.loads((public / "verified.dsse.json").read_text())
-    kind, body = envelope["payloadType"].encode(), b64decode(envelope["payload"])
-    key: Any = load_pem_public_key(pem)
-    message = b" ".join([b"DSSEv1", b"%d" % len(kind), kind, b"%d" % len(body), body])
-    (signature,) = envelope["signatures"]
-    key.verify(b64decode(signature["sig"]), message)
-    with pytest.raises(InvalidSignature):
-        key.verify(b64decode(signature["sig"]), message + b" ")
-    assert signature["keyid"] == hashlib.sha256(key.public_bytes_raw()).hexdigest()
-    assert kind == b"application/vnd.in-toto+json"
-    statement = json.loads(body)
-    assert statement["_type"] == "https://in-toto.io/Statement/v1"
-    assert statement["predicateType"] == "https://in-toto.io/attestation/svr/v0.1"
-    digests = {one["name"]: one["digest"]["sha256"] for one in statement["subject"]}
-    assert digests == {
-        name: hashlib.sha256((public / name).read_bytes()).hexdigest()
-        for name in ("README.md", "data.parquet", "manifest.json", "report.html", "verify.sql")
-    }
-    predicate = statement["predicate"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", predicate.pop("timeCreated"))
-    verifier = {"id": "urn:shoal:verify", "version": {"shoal": shoal.__version__}}
-    script = {"name": "verify.sql", "digest": {"sha256": digests["verify.sql"]}}
-    assert predicate == {"verifier": {**verifier, "policy": script}, "properties": ["k-anonymity k=3"]}
-
-
 def test_the_code_of_the_guide_checks_an_envelope(
     signed: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,32 +115,6 @@ def test_the_code_of_the_guide_checks_an_envelope(
     (folder / "public" / "report.html").write_text("")
     with pytest.raises(AssertionError):
         exec(compile(code, "verify.md", "exec"), {})
-
-
-def test_nothing_but_the_time_varies(signed: tuple[Path, bytes]) -> None:
-    folder, _ = signed
-    manifest = json.loads((folder / "public" / "manifest.json").read_text())
-    statement = read_payload(folder / "public" / "verified.dsse.json")
-    assert state_verified(folder / "public", manifest, statement["predicate"]["timeCreated"]) == statement
-    key = read_signing_key(folder.parent / "sign.key")
-    assert key.sign(statement) == (folder / "public" / "verified.dsse.json").read_text()
-
-
-def test_properties_name_parameters_and_people() -> None:
-    assert name_property({"model": "k-anonymity", "parameters": {"k": 5}}) == "k-anonymity k=5"
-    about = {"l": 2, "attribute": 'a b="c'}
-    text = 'distinct-l-diversity attribute="a b=\\"c" l=2 per household'
-    assert name_property({"model": "distinct-l-diversity", "parameters": about, "counts": "household"}) == text
-
-
-def test_the_digest_of_the_sql_script_is_stated(signed: tuple[Path, bytes]) -> None:
-    folder, _ = signed
-    (folder / "public" / "verify.sql").write_text("SELECT 1;")
-    manifest = json.loads((folder / "public" / "manifest.json").read_text())
-    statement = state_verified(folder / "public", manifest)
-    policy = {"name": "verify.sql", "digest": {"sha256": hashlib.sha256(b"SELECT 1;").hexdigest()}}
-    assert statement["predicate"]["verifier"]["policy"] == policy
-    assert policy in statement["subject"]
 
 
 def test_changed_files_are_not_the_signed_ones(signed: tuple[Path, bytes]) -> None:
@@ -376,30 +320,6 @@ def test_attack_statements_about_other_results(attacked: tuple[Path, bytes]) -> 
     assert failing(folder, other) == {"signature", "attack signature"}
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "result", "sizes"),
-    [
-        (["nothing found"], "PASSED", (1, 0, 0)),
-        (["nothing found", "inconclusive, at most 8%"], "WARNED", (1, 1, 0)),
-        (["slight: x", "clear: y"], "WARNED", (0, 2, 0)),
-        (["nothing found", "clear: y", "severe: z, no more"], "FAILED", (1, 1, 1)),
-        (["a word that is new"], "FAILED", (0, 0, 1)),
-        ([], "WARNED", (0, 0, 0)),
-    ],
-)
-def test_attacks_by_their_outcome(
-    signed: tuple[Path, bytes], verdicts: list[str], result: str, sizes: tuple[int, ...]
-) -> None:
-    public = signed[0] / "public"
-    attacks = [{"name": f"attack{place}", "about": "ill", "verdict": text} for place, text in enumerate(verdicts)]
-    record = json.dumps({"attacks": attacks, "refused": [], "notes": []}).encode()
-    attributes = json.loads((public / "manifest.json").read_text())["attributes"]
-    known = [name for name, entry in attributes.items() if entry["role"] == "quasi"]
-    predicate = state_attacked(public, known, record)["predicate"]
-    assert predicate["result"] == result
-    assert tuple(len(predicate[name]) for name in ("passedTests", "warnedTests", "failedTests")) == sizes
-
-
 def test_evidence_without_a_readable_digest(signed: tuple[Path, bytes]) -> None:
     folder, _ = signed
     path = folder / "internal" / "evidence.json"
@@ -428,19 +348,3 @@ def test_keys(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="chmod 600"):
         shoal.anonymize(PEOPLE, POLICY, out=tmp_path / "out", sign=key)
     assert not (tmp_path / "out").exists()
-
-
-def test_the_commands(tmp_path: Path) -> None:
-    pa.csv.write_csv(PEOPLE, tmp_path / "people.csv")
-    (tmp_path / "policy.json").write_text(json.dumps(POLICY))
-    key, folder = tmp_path / "sign.key", tmp_path / "out"
-    made = RUNNER.invoke(app, ["key", "new", str(key), "--signing", "--json"])
-    public = json.loads(made.stdout)["public_key"]
-    policy = str(tmp_path / "policy.json")
-    run = ["anonymize", str(tmp_path / "people.csv"), "-p", policy, "-o", str(folder), "--sign", str(key)]
-    assert RUNNER.invoke(app, run).exit_code == 0
-    assert RUNNER.invoke(app, ["verify", str(folder), "--public-key", public]).exit_code == 0
-    assert "not done" in RUNNER.invoke(app, ["verify", str(folder)]).stdout
-    (folder / "public" / "verified.dsse.json").unlink()
-    assert RUNNER.invoke(app, ["verify", str(folder), "--public-key", public]).exit_code == 4
-    assert RUNNER.invoke(app, ["verify", str(folder), "--public-key", str(key)]).exit_code == 2

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.audit.evidence import measure_risks
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Silent
@@ -22,9 +21,8 @@ from shoal.plan.plan import WITHHELD
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.forms import slices as sliced
 from shoal.release.forms.slices import Slices
-from shoal.release.publication import Publication, build_manifest
+from shoal.release.publication import Publication
 from shoal.release.sliced.table import SlicedTable, two_tables
 from shoal.sources.frames import plain
 from shoal.sources.opening import open_source
@@ -135,15 +133,6 @@ def test_every_part_of_every_bucket_has_just_the_records_that_were_dealt_to_it()
         assert contents(table, ["bucket", *part]) == contents(located, ["bucket", *part])
 
 
-def test_parts_do_not_go_together() -> None:
-    """Cost and ward tell the record: some rows would agree by chance, about one in each bucket."""
-    source = people()
-    table, _ = rows_of(prepared(source, PARTS))
-    of_cost = dict(zip(source["cost"].to_pylist(), source["ward"].to_pylist(), strict=True))
-    pairs = zip(table["cost"].to_pylist(), table["ward"].to_pylist(), strict=True)
-    assert sum(of_cost[cost] == ward for cost, ward in pairs) < 40
-
-
 def test_withheld_and_dropped_rows_have_no_bucket() -> None:
     source = people()
     publication = prepared(source, PARTS, withheld=30, missing="drop")
@@ -156,21 +145,6 @@ def test_withheld_and_dropped_rows_have_no_bucket() -> None:
     located = source.append_column("bucket", pa.array(buckets)).filter(pa.array(buckets > 0))
     for part in PARTS:
         assert contents(table, ["bucket", *part]) == contents(located, ["bucket", *part])
-
-
-def test_missing_values_that_are_values_stay_null() -> None:
-    table, _ = rows_of(prepared(people(), PARTS))
-    assert table["age"].null_count == people()["age"].null_count > 0
-
-
-def test_several_batches_are_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sliced, "_BATCH_ROWS", 37)
-    publication = prepared(people(), PARTS)
-    rows = publication.rows(LocalEngine(), Chance.of(3), None, Silent())
-    batches = list(rows.batches)
-    assert [batch.num_rows for batch in batches] == [37] * 10 + [30]
-    monkeypatch.undo()
-    assert pa.Table.from_batches(batches).to_pylist() == rows_of(publication, 3)[0].to_pylist()
 
 
 def test_a_seed_makes_the_rows_repeatable_and_nothing_else_does() -> None:
@@ -219,37 +193,6 @@ def _covers(cover: dict[str, Any], number: int) -> bool:
     return "from" in cover and (low is None or number >= low) and (below is None or number < below)
 
 
-def test_only_labels_that_occur_are_listed() -> None:
-    publication = prepared(people(), [["sex"], ["age", "zip", "illness"]], regions=True)
-    whole = set(publication.entries["sex"]["labels"])
-    cells = publication.encoding.problem
-    female = np.asarray(cells.quasi_codes[1]) == 0
-    kept = np.repeat(np.arange(cells.cells.n_cells), cells.cells.counts)
-    bucket = np.where(female[kept], 0, WITHHELD).astype(np.int32)
-    assert isinstance(publication.plan, SlicedPlan)
-    pieces = Pieces(kept, bucket, np.ones(len(kept), dtype=np.int64))
-    plan = SlicedPlan.of_pieces(publication.plan.parts, cells.cells.counts, pieces, 1)
-    fewer = Slices.prepare(publication.policy, publication.source, publication.counted, publication.encoding, plan)
-    assert len(whole) == 2
-    assert set(fewer.entries["sex"]["labels"]) == set(rows_of(fewer)[0]["sex"].to_pylist()) < whole
-
-
-def test_a_part_that_is_published_as_it_is_has_no_labels() -> None:
-    publication = prepared(people(), PARTS)
-    assert not publication.entries
-    entry = build_manifest(publication, {})["attributes"]["age"]
-    assert entry == {"role": "quasi", "kind": "number"}
-
-
-def test_source_values_that_share_a_leaf_are_published_as_they_are() -> None:
-    ages = pa.array(np.random.default_rng(0).integers(80, 120, N) / 4)
-    wide = {"intervals": {"min": 0.0, "max": 100.0, "widths": [12.5]}}
-    publication = prepared(people(age=ages), PARTS, taxonomies={"age": wide})
-    assert len(np.unique(publication.encoding.problem.quasi_codes[0])) == 2
-    table, _ = rows_of(publication)
-    assert Counter(table["age"].to_pylist()) == Counter(ages.to_pylist())
-
-
 def test_an_attribute_in_several_parts_has_several_columns() -> None:
     source = people()
     parts = [["age", "sex"], ["sex", "zip"], ["sex", "illness"]]
@@ -278,12 +221,6 @@ def test_an_attribute_called_bucket_is_refused(role: str) -> None:
         prepared(table, [["age", "sex"], ["zip", "illness", "bucket"]], roles={**ROLES, "bucket": role})
 
 
-def test_an_identifier_called_bucket_is_not_published_and_does_no_harm() -> None:
-    table = people(bucket=list(range(N)))
-    publication = prepared(table, [["age", "sex"], ["zip", "illness"]], roles={**ROLES, "bucket": "identifier"})
-    assert rows_of(publication)[0]["bucket"].to_pylist()[0] == 1
-
-
 def test_a_column_called_as_the_copy_of_another_is_refused() -> None:
     table = people(**{"sex (2)": ["a", "b"] * (N // 2)})
     roles = {**ROLES, "sex (2)": "insensitive"}
@@ -298,50 +235,6 @@ def test_a_source_that_changes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(type(publication), "source", shorter)
     with pytest.raises(InputError, match="changed while it was being read"):
         rows_of(publication)
-
-
-def test_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
-    publication = prepared(people(), PARTS)
-    manifest = build_manifest(publication, {})
-    assert manifest["parts"] == PARTS
-    assert manifest["buckets"] == 9
-    assert manifest["rows"] == N
-    assert list(manifest["attributes"]) == [name for part in PARTS for name in part]
-    assert manifest["attributes"]["illness"] == {"role": "sensitive", "kind": "category"}
-    assert manifest["guarantees"][0]["achieved"] >= 2
-    assert "levels" not in manifest
-
-
-def test_risks_tell_the_buckets() -> None:
-    risks = measure_risks(prepared(people(), PARTS, n_buckets=7).hiding())
-    assert risks["records"] == N
-    assert risks["buckets"] == 7
-    assert risks["smallest_bucket"] == N // 7
-    assert risks["mean_bucket"] == N / 7
-    assert sum(entry["buckets"] for entry in risks["bucket_sizes"]) == 7
-    assert sum(entry["records"] for entry in risks["bucket_sizes"]) == N
-
-
-def test_without_sensitive_attribute_nothing_is_promised_about_people() -> None:
-    roles = {**ROLES, "illness": "insensitive"}
-    publication = prepared(people(), PARTS, roles=roles)
-    (warning,) = publication.warnings
-    assert "nothing is promised about what people have" in warning
-    assert prepared(people(), PARTS).warnings == ()
-
-
-def test_two_tables_tell_the_same() -> None:
-    publication = prepared(people(), [["age", "sex"], ["illness"]])
-    table, _ = rows_of(publication)
-    secret = [name for name, role in ROLES.items() if role == "sensitive"]
-    quasi, sensitive = two_tables(SlicedTable.of(table, publication.parts), secret)
-    assert quasi.to_pylist() == table.select(["bucket", "age", "sex"]).to_pylist()
-    counted = contents(table, ["bucket", "illness"])
-    keys = zip(sensitive["bucket"].to_pylist(), sensitive["illness"].to_pylist(), strict=True)
-    assert dict(zip(keys, sensitive["count"].to_pylist(), strict=True)) == counted
-    assert sensitive.column_names == ["bucket", "illness", "count"]
-    order = list(zip(sensitive["bucket"].to_pylist(), sensitive["illness"].to_pylist(), strict=True))
-    assert order == sorted(order)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 from tests import releases
 
@@ -92,45 +89,6 @@ def test_sums_leave_out_what_is_missing_and_groups_add_up() -> None:
     assert isinstance(crossed, pa.Table)
     assert sum(crossed["value"].to_pylist()) == pytest.approx(17.5)
     assert max(crossed["error"].to_pylist()) > 0
-
-
-def test_every_kind_of_data_and_file_reads_the_same(tmp_path: Path) -> None:
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    asked = Query(where={"age": (20, 40), "ill": "flu"}, sum="cost")
-    expected = value(asked)
-    assert value(asked, release(ROWS.to_pandas())) == expected
-    assert value(asked, release(polars.from_arrow(ROWS))) == expected
-    public = tmp_path / "public"
-    public.mkdir()
-    pyarrow.csv.write_csv(ROWS, public / "data.csv")
-    on_disk = Release(MANIFEST, {}, None, None, folder=tmp_path)
-    assert value(asked, on_disk) == expected
-    assert on_disk.slices().parts[0].distinct.schema.field("age").type == pa.int64()
-    assert on_disk.sample_table(1).column_names == ["age", "seen", "city", "cost", "ill"]
-    pq.write_table(ROWS, public / "data.parquet")
-    written = MANIFEST | {"data": {**FILE, "file": "data.parquet", "format": "parquet"}}
-    assert value(asked, Release(written, {}, None, None, folder=tmp_path)) == expected
-    (public / "manifest.json").write_text(json.dumps(written))
-    for folder in (tmp_path, str(public)):
-        answer = shoal.read_sliced(folder).estimate(asked)
-        assert answer == Estimate(*expected)
-    frame = release(ROWS.to_pandas()).sample_table(1)
-    assert isinstance(frame, pandas.DataFrame)
-    assert isinstance(release(polars.from_arrow(ROWS)).multisets(), polars.DataFrame)
-
-
-def test_a_sample_keeps_every_part_of_every_bucket() -> None:
-    made = release()
-    rng = np.random.default_rng(3)
-    for _ in range(5):
-        rows = made.sample_table(rng)
-        assert rows.column_names == ["age", "seen", "city", "cost", "ill"]
-        for part in PARTS:
-            mine = zip(*(rows[name].to_pylist() for name in part), strict=True)
-            theirs = zip(*(ROWS[name].to_pylist() for name in part), strict=True)
-            assert sorted(map(repr, mine)) == sorted(map(repr, theirs))
-    assert made.sample_table(5).equals(made.sample_table(5))
-    assert len({str(made.sample_table().to_pydict()) for _ in range(40)}) > 1
 
 
 def test_labels_spread_evenly() -> None:

@@ -13,7 +13,6 @@ import pytest
 import shoal
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
-from shoal.reports import before_after
 from shoal.reports.before_after import BeforeAfter
 from shoal.sources.opening import open_source
 
@@ -106,19 +105,6 @@ def test_labels_are_spread_and_all_records_stay(sides: BeforeAfter, release: Any
     assert {town: count for town, count in rows.items() if count} == known
 
 
-def test_a_table_of_two_columns_and_what_is_kept_of_it(sides: BeforeAfter) -> None:
-    found = sides.cross("illness", "town")
-    pairs = Counter(zip(people().column("illness").to_pylist(), people().column("town").to_pylist(), strict=True))
-    for row, illness in enumerate(found.rows):
-        for column, town in enumerate(found.columns):
-            value = None if illness == "missing" else illness
-            assert found.before[row, column] == pytest.approx(pairs[value, town] / 300)
-    assert found.after.sum() == pytest.approx(1)
-    distance = np.abs(found.before - found.after).sum() / 2
-    assert found.kept == pytest.approx(1 - distance)
-    assert sides.measure_kept("illness") == sides.measure_kept("cost", "illness") == 1.0
-
-
 def test_verdicts_are_figures_in_plain_words(sides: BeforeAfter, release: Any) -> None:
     shares = release.evidence["columns"]
     assert sides.judge("illness", shares["illness"]) == sides.judge("cost", shares["cost"]) == "Published as it was."
@@ -168,44 +154,6 @@ def test_records_are_counted_and_survey_weights_are_summed() -> None:
         ("sum of survey weights", "1,500", "not published"),
     ]
     assert sides.draw("town").heads[1:3] == ("survey weights before", "records after")
-
-
-def test_declared_markers_of_missing_values_are_counted() -> None:
-    table = pa.table({"age": [30, 31] * 10, "rent": [500, -1] * 10, "job": ["cook", "unknown"] * 10})
-    policy = {
-        "source": {"missing": ["", "unknown"], "missing_in": {"rent": ["-1"]}},
-        "attributes": {"age": {"role": "quasi"}, "rent": {"role": "insensitive"}, "job": {"role": "sensitive"}},
-        "privacy": [{"k-anonymity": {"k": 5}}],
-    }
-    made = shoal.anonymize(table, policy, seed=1)
-    assert made.evidence["missing_markers"] == {"rent": 10, "job": 10}
-    assert "as in the original table, but 10 values that mean missing became empty" in made.report()
-    assert "mean missing: <code>unknown</code>, <code>-1</code> in <code>rent</code>" in made.report("public")
-    source = open_source(table, Policy.load(policy).source)
-    sides = BeforeAfter.read(Policy.load(policy), source, open_source(made.data), read_form(made.manifest))
-    said = sides.judge("rent", made.evidence["columns"]["rent"], markers=10)
-    assert said == "Published as it was, but 10 values of the source mean missing and became empty."
-
-
-def test_the_smallest_classes_are_those_of_the_published_file(sides: BeforeAfter, release: Any) -> None:
-    rows = list(zip(release.data.column("age").to_pylist(), release.data.column("town").to_pylist(), strict=True))
-    sizes = Counter(rows)
-    found = sides.risky_classes
-    assert [one.records for one in found] == sorted(sizes.values())
-    for one in found:
-        assert sizes[one.values] == one.records
-        assert {rows[row - 1] for row in one.rows} == {one.values}
-        assert len(one.rows) == min(one.records, 5)
-
-
-def test_of_a_large_table_a_sample_is_compared_and_no_record_is_listed(
-    release: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(before_after, "MOST_ROWS", 100)
-    sides = compare(people(), release)
-    assert (sides.source.num_rows, sides.published.num_rows, sides.n_published) == (100, 100, 300)
-    assert sides.risky_classes is None
-    assert sides.summarize("town")[0] == ("records", "300", "300")
 
 
 @pytest.mark.parametrize("method", ["anatomy", "synthetic", "microaggregation", "plain"])

@@ -13,12 +13,8 @@ import pytest
 import shoal
 from shoal.anonymize.opening import Options
 from shoal.anonymize.run import run
-from shoal.audit import evidence as audit_evidence
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
-from shoal.release.figures import MOST_VALUES, ColumnTally, ShareTally
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.taxonomies.files import from_nested
 
 N = 600
 ILLNESS = {"any": {"joints": ["gout", "sprain"], "lungs": ["asthma", "flu", "cold"], "heart": ["angina"]}}
@@ -121,29 +117,6 @@ def test_columns_are_unchanged_generalized_or_suppressed_as_published(releases: 
     assert release.evidence.get("rows_suppressed") == (None if "bucket" in rows[0] else hidden)
 
 
-def test_rows_without_any_quasi_value_are_counted() -> None:
-    policy = {"attributes": ATTRIBUTES, "privacy": [{"k-anonymity": {"k": 400}}], "method": "mondrian"}
-    release = shoal.anonymize(people(), policy, seed=1)
-    assert release.evidence["rows_suppressed"] == N
-    assert release.evidence["columns"]["sex"] == {"unchanged": 0.0, "generalized": 0.0, "suppressed": 1.0}
-
-
-def test_a_column_that_a_technique_changed_has_no_shares() -> None:
-    changed = {**ATTRIBUTES, "age": {**ATTRIBUTES["age"], "technique": {"rounding": {"base": 5}}}}
-    release = shoal.anonymize(people(), {"attributes": changed, **POLICIES["mondrian"]}, seed=1)
-    assert set(release.evidence["columns"]) == {"sex", "illness"}
-
-
-def test_a_leaf_that_is_a_stretch_of_numbers_is_not_an_unchanged_value() -> None:
-    tree = IntervalsTaxonomy(min=0.0, max=2.0, widths=(0.5,)).build(None)
-    lo = np.arange(4, dtype=np.int32)
-    shares = ColumnTally.of(tree, lo, lo + np.int32(1), np.ones(4, dtype=np.int64)).shares()
-    assert shares == {"unchanged": 0.0, "generalized": 1.0, "suppressed": 0.0}
-    ages = IntervalsTaxonomy(min=0, max=2, open="high").build(None)  # 0, 1, 2, and everything above
-    tally = ColumnTally.of(ages, lo, lo + np.int32(1), np.ones(4, dtype=np.int64))
-    assert tally.records.tolist() == [3, 1, 0]
-
-
 def test_regions_add_up_to_the_whole() -> None:
     rng = np.random.default_rng(3)
     n = 3000
@@ -173,35 +146,6 @@ def test_regions_add_up_to_the_whole() -> None:
     assert "larger than the memory" in release.report()
 
 
-def test_many_values_are_cut_and_counted() -> None:
-    tree = from_nested({"any": [f"v{i:02}" for i in range(30)]})
-    keys = np.arange(30) * 32 + 1
-    number = np.arange(30, dtype=np.int32)
-    tally = ShareTally.of(keys, number, np.zeros(30, dtype=np.int32), np.arange(1, 31), 1)
-    stated = tally.as_dict(tree)
-    assert [entry["value"] for entry in stated["values"]] == [f"v{i:02}" for i in range(29, 9, -1)]
-    assert (len(stated["values"]), stated["more"]) == (MOST_VALUES, 10)
-
-
-def test_tallies_of_halves_are_that_of_the_whole() -> None:
-    rng = np.random.default_rng(5)
-    n, n_classes = 400, 20
-    keys = np.sort(rng.choice(1000, 12, replace=False)).astype(np.int64)
-    number = rng.integers(0, 12, n).astype(np.int32)
-    class_of = rng.integers(-1, n_classes, n).astype(np.int32)
-    records = rng.integers(0, 5, n)
-    whole = ShareTally.of(keys, number, class_of, records, n_classes)
-    lower = ShareTally.of(keys, number, np.where(class_of < 10, class_of, -1).astype(np.int32), records, n_classes)
-    upper = ShareTally.of(keys, number, np.where(class_of >= 10, class_of, -1).astype(np.int32), records, n_classes)
-    added = lower + upper
-    for name in ("keys", "records", "classes", "lowest", "highest"):
-        assert np.array_equal(getattr(added, name), getattr(whole, name)), name
-    assert added.n_classes == whole.n_classes
-    tree = from_nested(ILLNESS)
-    one = ColumnTally.of(tree, np.array([0, 0], dtype=np.int32), np.array([1, 6], dtype=np.int32), np.array([3, 4]))
-    assert (one + one).records.tolist() == [6, 0, 8]
-
-
 @pytest.mark.parametrize("name", ["mondrian", "sweep", "slicing", "plain"])
 def test_associations_before_are_cramers_v(releases: dict[str, Any], name: str) -> None:
     stated = {tuple(entry["pair"]): entry for entry in releases[name].evidence["associations"]}
@@ -217,19 +161,3 @@ def test_associations_before_are_cramers_v(releases: dict[str, Any], name: str) 
     assert all(0 <= entry["after"] <= 1 for entry in stated.values())
     if name == "plain":
         assert all(entry["after"] == pytest.approx(entry["before"]) for entry in stated.values())
-
-
-def test_large_tables_have_associations_only_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_evidence, "_LITTLE_WORK", 100.0)
-    policy = {"attributes": ATTRIBUTES, **POLICIES["mondrian"]}
-    quick = shoal.anonymize(people(), policy, seed=1)
-    assert "associations" not in quick.evidence
-    assert "--utility full" in quick.report()
-    assert "associations" in shoal.anonymize(people(), policy, seed=1, utility="full").evidence
-
-
-def test_a_missing_value_is_unchanged() -> None:
-    tree = from_nested(ILLNESS).with_missing()
-    assert tree.missing is not None
-    ends = np.array([tree.missing], dtype=np.int32)
-    assert ColumnTally.of(tree, ends, ends + np.int32(1), np.array([5])).records.tolist() == [5, 0, 0]

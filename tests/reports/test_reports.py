@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests import releases
 
 import shoal
 from shoal.audit.units import class_risks, size_histogram
-from shoal.release.forms.base import read_form
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme
 from shoal.reports.templates import environment
@@ -84,25 +82,6 @@ def test_public_pages_have_the_title_the_owner_and_the_purpose_and_nothing_else_
     assert not shoal.verify(tmp_path / "out").verified
 
 
-def test_tables_of_the_readme_have_even_rows(release: Any) -> None:
-    wide = [line for line in public_readme(release.manifest).splitlines() if line.startswith("|")]
-    widths = {len(re.split(r"(?<!\\)\|", line)) for line in wide}
-    assert widths == {4, 6}  # two columns of labels, four of the dictionary
-
-
-def test_dropped_records_are_told(release: Any) -> None:
-    manifest = {**release.manifest, "missing": {"policy": "drop", "tokens": [""], "dropped": 3}}
-    assert "were left out" in public_readme(manifest)
-
-
-def test_many_labels_are_cut_short(release: Any) -> None:
-    labels = {f"[{i}, {i}]": {"from": i, "below": i + 1} for i in range(100)}
-    attributes = release.manifest["attributes"]
-    entry = {key: value for key, value in attributes["age"].items() if key != "domain"} | {"labels": labels}
-    text = public_readme({**release.manifest, "attributes": {**attributes, "age": entry}})
-    assert "... and 60 more, all listed in `manifest.json`." in text
-
-
 def test_risks_by_hand() -> None:
     risks = class_risks(np.array([1, 1, 4, 10]))
     assert risks["records"] == 16
@@ -120,17 +99,6 @@ def test_the_histogram_counts_every_class_and_record_once() -> None:
     assert sum(part["records"] for part in bins) == sizes.sum()
     assert [part["from"] for part in bins] == [2**i for i in range(len(bins))]
     assert all(part["to"] == 2 * part["from"] - 1 for part in bins)
-
-
-def test_the_evidence_of_a_run(release: Any) -> None:
-    evidence = release.evidence
-    assert json.loads(json.dumps(evidence, allow_nan=False)) == evidence
-    assert evidence["source"]["rows"] == 90
-    assert evidence["risk_after"]["records"] == release.manifest["rows"]
-    assert evidence["risk_after"]["smallest_class"] == release.guarantees[0]["achieved"]
-    assert evidence["risk_before"]["records"] == 90
-    assert evidence["risk_before"]["unique_records"] >= evidence["risk_after"]["unique_records"] == 0
-    assert set(evidence["seconds"]) >= {"count", "plan", "apply", "verify"}
 
 
 class Tags(HTMLParser):
@@ -182,26 +150,6 @@ def test_a_failed_check_is_shown_as_such(release: Any) -> None:
     page = internal_report(release.manifest, evidence)
     assert page.count('class="bad"') == 1
     assert "–" in page
-
-
-def test_a_check_that_was_not_done_is_not_counted(release: Any) -> None:
-    evidence = json.loads(json.dumps(release.evidence))
-    checks = evidence["verification"]["checks"] = [{"name": "rows", "ok": True, "detail": "5 rows"}]
-    checks.append({"name": "utility", "ok": True, "detail": "left out", "done": False})
-    page = internal_report(release.manifest, evidence)
-    assert "1 check of the written files passed." in page
-    assert "<td>not done</td>" in page
-
-
-def test_what_releases_by_one_plan_promise_together_is_not_denied() -> None:
-    promise = {"model": "l-delta-diversity", "parameters": {"l": 3, "delta": 0.01}}
-    document = {"attributes": {"age": {"role": "quasi"}}, "guarantees": [promise]}
-    plan = {"file": "plan.json", "sha256": "0" * 64, "digest": "0" * 64, "classes": 2}
-    agreed = " ".join(read_form(releases.state({**document, "agreed": plan})).general_limits())
-    alone = " ".join(read_form(releases.state(document)).general_limits())
-    assert "others by the same plan" in agreed
-    assert "this release alone" not in agreed
-    assert "this release alone" in alone
 
 
 def test_compiled_templates_are_kept_and_follow_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

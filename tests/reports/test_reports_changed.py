@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from tests import tables
 
 import shoal
-from shoal.audit import evidence as before
-from shoal.audit.audit import audit
-from shoal.cli.anonymize import show_release
 from shoal.columns.base import Technique, treat
 from shoal.columns.keys import new_key
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
-from shoal.manifest import Sample
-from shoal.release.forms.synthetic import explain_claim
 from shoal.reports.internal import internal_report
-from shoal.reports.pages import describe_sample, explain_change, public_readme
+from shoal.reports.pages import explain_change, public_readme
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 
@@ -153,19 +145,6 @@ def test_noise_is_never_called_differential_privacy(tmp_path: Path) -> None:
     assert all("no differential privacy" in explain_change(entry) for entry in technique_entries(tmp_path)["noise"])
 
 
-def test_tokens_of_identifiers_are_told_as_such() -> None:
-    entry = {"technique": "token", "length": 26, "of": "identifier"}
-    assert "in place of an identifier" in explain_change(entry)
-    assert "same identifier" in explain_change(entry)
-    del entry["of"]
-    assert "in place of the values" in explain_change(entry)
-
-
-def test_shares_of_samples_are_told_as_they_are() -> None:
-    assert "12.5%" in describe_sample(Sample(share=0.125))
-    assert describe_sample(None) == ""
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_the_readme_lists_what_was_changed_and_no_more(releases: dict[str, Any], name: str) -> None:
     manifest = releases[name].manifest
@@ -186,56 +165,6 @@ def test_a_release_that_promises_nothing_says_so_loudly(releases: dict[str, Any]
     promising = public_readme(releases["promising"].manifest)
     assert "**k-anonymity** (k = 3)" in promising
     assert "A class is all rows that are equal in every quasi column." in promising
-
-
-def test_promises_about_changed_values_say_that_these_are_not_the_original_ones(releases: dict[str, Any]) -> None:
-    stated = {
-        name: re.findall(r"Those of (.*) are not the original ones", public_readme(releases[name].manifest))
-        for name in KINDS
-    }
-    assert stated["mondrian"] == ["`age` and `illness`"]
-    assert stated["averages"] == ["`illness`"]
-    assert stated["plain"] == stated["synthetic"] == []
-    assert "the changed one where values were changed" in public_readme(releases["mondrian"].manifest)
-
-
-def test_the_readme_of_averages_tells_which(releases: dict[str, Any]) -> None:
-    manifest = releases["averages"].manifest
-    text = public_readme(manifest)
-    assert "quasi columns hold averages" in text
-    assert "| age | quasi | number | the mean of a group |" in text
-    assert "| sex | quasi | category | the most frequent value of a group |" in text
-    dates = manifest["attributes"] | {"age": {"role": "quasi", "kind": "date"}}
-    medians = manifest | {"attributes": dates, "method_parameters": {"numbers": "median", "decimals": 1}}
-    assert "the median of a group, as year-month-day" in public_readme(medians)
-
-
-def test_the_readme_of_synthetic_rows_says_that_they_are_nobodys(releases: dict[str, Any]) -> None:
-    manifest = releases["synthetic"].manifest
-    account = manifest["synthetic"]
-    text = public_readme(manifest | {"synthetic": account | {"marginals": [["age", "a|b"], ["sex", "illness", "age"]]}})
-    assert "**No row is a person.**" in text
-    assert "**differential-privacy** (epsilon = 2, delta = 0)" in text
-    assert "- `age` and `a|b`\n- `sex` and `illness` and `age`" in text
-    assert "This is a claim" in text
-    assert "record of the original table" not in text
-    alone = public_readme(manifest | {"synthetic": account | {"marginals": []}})
-    assert "no columns were counted together" in alone
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "factor", "but"),
-    [
-        (1.0, 0.0, "e^1 (about 2.7) times", ""),
-        (3.0, 1e-6, "e^3 (about 20) times", "probability of 1e-06"),
-        (900.0, 0.0, "e^900 times", ""),
-    ],
-)
-def test_claims_are_told_as_factors(epsilon: float, delta: float, factor: str, but: str) -> None:
-    said = explain_claim({"epsilon": epsilon, "delta": delta})
-    assert factor in said
-    assert but in said
-    assert ("probability" in said) == bool(but)
 
 
 def test_keys_and_their_paths_are_nowhere_in_a_release(releases: dict[str, Any], folder: Path) -> None:
@@ -262,86 +191,6 @@ def test_risks_before_are_those_of_the_table_as_it_was_given(releases: dict[str,
     assert after["records"] == releases["plain"].manifest["rows"] < N
 
 
-def test_baskets_of_a_sample_are_counted_as_they_were_given() -> None:
-    rng = np.random.default_rng(2)
-    baskets = [";".join(sorted(set(rng.choice(list("abcdef"), 3)))) for _ in range(200)]
-    table = pa.table({"basket": baskets, "age": [20, 21] * 100})
-    attributes = {"basket": {"role": "quasi", "items": {"columns": 2}}, "age": {"role": "quasi"}}
-    policy = {"attributes": attributes, "privacy": [], "method": "plain", "sample": {"share": 0.05}}
-    before = shoal.anonymize(table, policy, seed=1).evidence["risk_before"]
-    assert before["records"] == 200
-    assert before["classes"] == len(set(zip(baskets, [20, 21] * 100, strict=True)))
-
-
-def test_the_evidence_counts_what_techniques_and_the_sample_did(releases: dict[str, Any]) -> None:
-    evidence = releases["plain"].evidence
-    assert evidence["sample"] == {"source_rows": N, "sampled_rows": releases["plain"].manifest["rows"]}
-    assert evidence["techniques"].keys() == releases["plain"].manifest["techniques"].keys()
-    moved = evidence["techniques"]["illness"]
-    assert moved["groups"] == 2
-    assert 0 < moved["rows_with_their_own_value"] < evidence["sample"]["sampled_rows"]
-    assert "techniques" not in releases["synthetic"].evidence
-    for release in releases.values():
-        assert json.loads(json.dumps(release.evidence, allow_nan=False)) == release.evidence
-
-
-def test_what_carries_the_risk_is_found_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One record is unique by its age alone; rounding hides it."""
-    table = pa.table({"age": [30, 30, 31, 31, 70], "sex": ["f", "m", "f", "m", "f"]})
-    attributes: dict[str, Any] = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}}
-    policy = {"attributes": attributes, "privacy": [], "method": "plain"}
-    found = shoal.anonymize(table, policy).evidence["risk_carriers"]
-    assert found["before"] == found["after"]
-    assert found["before"]["unique_records"] == 5
-    assert found["before"]["records_by_smallest_set"] == {"1": 1, "2": 4}
-    assert {key: found["before"]["sets"][1][key] for key in ("attributes", "records")} == {
-        "attributes": ["age"],
-        "records": 1,
-    }
-    attributes["age"]["technique"] = {"rounding": {"base": 200}}
-    found = shoal.anonymize(table, policy).evidence["risk_carriers"]
-    assert found["before"]["unique_records"] == 5
-    assert (found["after"]["unique_records"], found["after"]["sets"]) == (0, [])
-    monkeypatch.setattr(before, "_MOST_WORK", 5 * 2)
-    assert shoal.anonymize(table, policy).evidence["risk_carriers"]["before"]["largest_set"] == 1
-    monkeypatch.setattr(before, "_MOST_WORK", 5 * 2 - 1)
-    release = shoal.anonymize(table, policy)
-    assert release.evidence["risk_carriers"]["before"] is None
-    assert "What carries the risk" not in internal_report(release.manifest, release.evidence)
-
-
-class Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_the_report_of_every_kind_is_whole(releases: dict[str, Any], name: str) -> None:
-    release = releases[name]
-    tags = Tags()
-    tags.feed(internal_report(release.manifest, release.evidence))
-    assert tags.open == []
-    assert ("promises nothing about people" in tags.text) == (name == "plain")
-    assert ("Claimed, and not to be checked by files" in tags.text) == (name == "synthetic")
-    assert ("do not hold the values of the source" in tags.text) == ("techniques" in release.manifest)
-    assert ("records were drawn" in tags.text) == ("sample" in release.manifest)
-    assert ("No class of rows hides a person" in tags.text) == (name == "synthetic")
-    assert "*" not in tags.text
-    assert "`" not in tags.text
-
-
 def test_names_in_the_report_are_escaped(releases: dict[str, Any]) -> None:
     release = releases["mondrian"]
     entry = {"technique": "permutation", "within": ["<img src=x>"]}
@@ -350,34 +199,6 @@ def test_names_in_the_report_are_escaped(releases: dict[str, Any]) -> None:
     page = internal_report(manifest, evidence)
     assert "<img" not in page
     assert "<b>" not in page
-
-
-def test_the_command_says_what_each_kind_is(releases: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    said = {}
-    for name in KINDS:
-        show_release(releases[name])
-        said[name] = " ".join(capsys.readouterr().out.split())
-    nothing = "It promises nothing about people."
-    assert [name for name in KINDS if nothing in said[name]] == ["plain"]
-    assert [name for name in KINDS if "high no-promise:" in said[name]] == ["plain"]
-    assert all("The folder to share is" in text for text in said.values())
-    assert "Changed: name (pseudonym), age (noise), illness (swapping), wage (rounding)." in said["mondrian"]
-    drawn = releases["plain"].manifest["rows"]
-    assert f"Drawn at random: {drawn} of {N} records." in said["plain"]
-    assert all("; columns shuffled independently would keep" in t for t in said.values())
-    assert "The release claims differential-privacy (epsilon = 2, delta = 0)" in said["synthetic"]
-    assert "No row is a person." in said["synthetic"]
-    assert "classes" not in said["synthetic"]
-    assert "Counted together:" in said["synthetic"]
-
-
-def test_the_audit_says_what_it_does_not_apply(folder: Path, releases: dict[str, Any]) -> None:
-    assert releases
-    policy = policies(folder / "secret-place.key")["plain"]
-    said = "changes the table first (name, age, illness, wage, sample)"
-    assert any(said in warning for warning in audit(people(), policy).warnings)
-    unchanged = {**policy, "attributes": DECLARED, "sample": None}
-    assert not any("changes the table first" in warning for warning in audit(people(), unchanged).warnings)
 
 
 def test_the_guide_to_techniques_names_every_technique_and_parameter() -> None:

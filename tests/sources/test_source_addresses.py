@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import UsageError
 from shoal.sources.addresses import DatabaseTable, hide_address, is_address, name_of, quote_name
 from shoal.sources.opening import open_source
 
@@ -35,12 +35,6 @@ def test_what_an_address_names(text, kind, table, query):
     asked = DatabaseTable.of(text)
     assert (asked.kind, asked.table, asked.query) == (kind, table, query)
     assert is_address(text)
-
-
-def test_paths_in_addresses():
-    assert DatabaseTable.of("sqlite:///stays.db#t").location == "stays.db"
-    assert DatabaseTable.of("sqlite:////data/stays.db#t").location == "/data/stays.db"
-    assert DatabaseTable.of(f"{SERVER}#t").server == "db.example:5433"
 
 
 @pytest.mark.parametrize(
@@ -84,14 +78,6 @@ def test_what_is_refused_is_not_repeated(text, stated):
     assert "db.example" not in str(refused.value)
 
 
-def test_either_a_table_or_a_query():
-    for wrong in ({}, {"table": "t", "query": "SELECT 1"}):
-        with pytest.raises(UsageError, match="either a table or a query"):
-            DatabaseTable(SERVER, **wrong)
-    with pytest.raises(UsageError, match="begins with postgresql://"):
-        DatabaseTable("stays.db", table="t")
-
-
 def test_nothing_shows_the_address():
     asked = DatabaseTable.of(f"{SERVER}#public.stays")
     for stated in (
@@ -114,10 +100,3 @@ def test_an_address_that_became_a_path_is_told_but_not_shown(path):
     with pytest.raises(UsageError, match="in place of a path") as refused:
         open_source(path)
     assert "s3cret" not in str(refused.value)
-
-
-def test_paths_stay_paths():
-    for path in ("stays.csv", "C:/stays.csv", "postgresql.csv", "folder/sqlite:x.csv"):
-        assert not is_address(path)
-        with pytest.raises(InputError, match="there is no file"):
-            open_source(path)

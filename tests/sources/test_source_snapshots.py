@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
-import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,26 +42,6 @@ def test_rows_come_back_whatever_their_batches_were():
     assert pa.Table.from_batches(one.batches(["i", "s", "f"])).equals(pa.Table.from_batches(batches(N)))
 
 
-def test_only_the_columns_asked_for_are_read():
-    kept = Snapshot(batches(N), SCHEMA)
-    assert next(kept.batches(["f", "i"])).schema.names == ["i", "f"]
-
-
-def test_many_threads_read_at_once():
-    kept = Snapshot(batches(N), SCHEMA)
-    found: list[int] = []
-
-    def add() -> None:
-        found.append(sum(sum(batch.column("i").to_pylist()) for batch in kept.batches(["i"])))
-
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [N * (N - 1) // 2] * 4
-
-
 def test_the_file_has_no_name_and_goes_with_its_last_user(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = open_files()
@@ -96,13 +75,6 @@ def test_a_full_disk(monkeypatch):
     with pytest.raises(UsageError, match=r"cannot keep rows in a temporary file: No space left on device; .* TMPDIR"):
         Snapshot(batches(N), SCHEMA)
     assert open_files() == before
-
-
-def test_a_temporary_folder_that_is_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="cannot keep rows in a temporary file: No such file or directory"):
-        Snapshot(batches(N), SCHEMA)
-    assert not os.path.lexists(tmp_path / "none")
 
 
 class TestParsedOnce:

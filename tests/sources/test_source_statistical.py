@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import sys
 
 import pyarrow as pa
 import pytest
-import yaml
 
 from shoal.core.errors import InputError, UsageError
-from shoal.policy.drafting import draft_policy
 from shoal.sources import statistical
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
@@ -87,13 +84,6 @@ def test_values_labels_and_dates(write, ending, monkeypatch):
     assert read(path, labels="codes")["sex"].to_pylist() == [1, 2, None, 1]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_values_without_a_label_stay_beside_labelled_ones(write, ending):
-    path = write(ending, variable_value_labels={"age": {98: "98 or older"}})
-    assert read(path)["age"].to_pylist() == ["34", "51", "98 or older", "28"]
-    assert read(path, labels="codes")["age"].to_pylist() == [34, 51, 98, 28]
-
-
 @pytest.mark.parametrize("ending", ["sav", "zsav"])
 def test_user_missing_values_of_spss_are_missing(write, ending):
     labels = {"age": {98: "refused"}}
@@ -101,12 +91,6 @@ def test_user_missing_values_of_spss_are_missing(write, ending):
     table = read(path)
     assert table["age"].to_pylist() == [34, 51, None, 28], "only what is missing has a label: numbers"
     assert table["weight"].to_pylist() == [70.5, None, 81.25, None]
-
-
-def test_extended_missing_values_of_stata_are_missing(write):
-    table = pandas.DataFrame({"age": pandas.Series([34, "a", 28], dtype="object")})
-    path = write("dta", table, missing_user_values={"age": ["a"]}, variable_value_labels={"age": {"a": "refused"}})
-    assert [None if age is None else float(age) for age in read(path)["age"].to_pylist()] == [34.0, None, 28.0]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -134,14 +118,6 @@ def test_large_and_whole_numbers(write, ending):
     assert found["none"].null_count == 2
 
 
-def test_durations_are_no_times_of_day(write):
-    table = pandas.DataFrame({"t": [3600.0, 90_000.0]})
-    assert "holds durations" in refusal(write("sav", table, variable_format={"t": "TIME8"}))
-    fine = pandas.DataFrame({"t": [3600.0, 86_399.0]})
-    expected = [datetime.time(1), datetime.time(23, 59, 59)]
-    assert read(write("sav", fine, variable_format={"t": "TIME8"}))["t"].to_pylist() == expected
-
-
 def test_dates_that_hide_a_time_of_day(write):
     for second, stated in ((1, True), (0, False)):
         table = pandas.DataFrame({"d": [86_400.0 * 150_000 + second]})
@@ -163,29 +139,3 @@ def test_files_that_break_off_or_are_something_else(write, tmp_path, ending):
         assert refusal(path) == stated
     path.write_bytes(b"")
     assert refusal(path) == f"people.{ending} is empty"
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_no_rows(write, ending):
-    assert refusal(write(ending, frame().head(0)[["sex", "age"]])) == f"people.{ending} has no rows"
-
-
-def test_a_reader_that_is_not_installed(write, monkeypatch):
-    path = write("dta")
-    monkeypatch.setitem(sys.modules, "pyreadstat", None)
-    assert refusal(path) == "a .dta file needs the package pyreadstat; install shoal[files]"
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_labels_of_columns_are_descriptions_in_a_draft(write, ending):
-    path = write(ending, column_labels={"sex": 'sex, "as told"', "age": "Alter bei Aufnahme: Jahre"})
-    source = open_source(path)
-    assert [source.meaning(name) for name in ("sex", "age", "weight")] == [
-        'sex, "as told"',
-        "Alter bei Aufnahme: Jahre",
-        None,
-    ]
-    draft = draft_policy(path)
-    assert draft.policy["attributes"]["age"]["description"] == "Alter bei Aufnahme: Jahre"
-    assert "description" not in draft.policy["attributes"]["weight"]
-    assert yaml.safe_load(draft.text)["attributes"] == draft.policy["attributes"]

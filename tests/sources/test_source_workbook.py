@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import sys
 
 import pyarrow as pa
 import pytest
@@ -85,30 +84,6 @@ def test_the_sheet_is_chosen_not_guessed(write):
     assert open_source(one).schema.names == ["a"]
 
 
-def test_tables_that_do_not_begin_in_the_corner(write):
-    path = write(("a", [[], [None, None, "a", 2020], [None, None, 1, 2], [], [None, None, 3, 4]]))
-    source = open_source(path)
-    assert next(source.batches()).to_pydict() == {"a": [1, 3], "2020": [2, 4]}
-
-
-def test_names_from_the_options(write):
-    path = write(("a", [[1, 2], [3, 4]]))
-    assert open_source(path, SourceOptions(header=False)).schema.names == ["c1", "c2"]
-    named = open_source(path, SourceOptions(header=False, names=["x", "y"]))
-    assert next(named.batches()).to_pydict() == {"x": [1, 3], "y": [2, 4]}
-    assert "give one name for each" in refusal(path, names=["x"])
-
-
-def test_numbers_among_texts_are_texts(write):
-    path = write(("a", [["x"], [26], ["NA"], [1.5], ["007"]]))
-    assert next(open_source(path).batches()).column("x").to_pylist() == ["26", "NA", "1.5", "007"]
-
-
-def test_a_sheet_of_notes_is_no_table(write):
-    path = write(("read me", [["made for a test"]]), ("people", [["a", "b"], [1, 2]]))
-    assert open_source(path).schema.names == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     ("rows", "stated"),
     [
@@ -140,12 +115,6 @@ def test_files_that_are_something_else(write, tmp_path):
     assert "protected by a password" in refusal(bad)
 
 
-def test_a_reader_that_is_not_installed(write, monkeypatch):
-    path = write(("a", [["a"], [1]]))
-    monkeypatch.setitem(sys.modules, "python_calamine", None)
-    assert refusal(path) == "an Excel file needs the package python-calamine; install shoal[files]"
-
-
 def test_cells_with_errors_are_refused_by_their_place(write):
     rows = [["a", "b"], *([i, "x"] for i in range(20_000)), ["#N/A", "x"], [3, "#DIV/0!"], [4, "y"]]
     path = write(("other", []), ("stays & more", rows))
@@ -158,23 +127,3 @@ def test_cells_with_errors_are_refused_by_their_place(write):
     table = pa.Table.from_batches(source.batches())
     assert table.column("a").to_pylist()[-3:] == [None, 3, 4]
     assert table.column("b").to_pylist()[-3:] == ["x", None, "y"]
-
-
-def test_many_errors_are_counted(write):
-    path = write(("a", [["x"], *(["#REF!"] for _ in range(9))]))
-    assert "errors: #REF! in A2, #REF! in A3, #REF! in A4 and 6 more; correct" in refusal(path)
-
-
-def test_errors_of_other_sheets_do_not_matter(write):
-    path = write(("bad", [["x"], ["#REF!"]]), ("good", [["x"], ["REF"]]))
-    assert open_source(path, SourceOptions(sheet="good")).n_rows == 1
-    assert "#REF! in A2" in refusal(path, sheet="bad")
-
-
-def test_an_error_in_the_header_is_no_name(write):
-    assert "#NAME? in B1" in refusal(write(("a", [["x", "#NAME?"], [1, 2]])))
-
-
-def test_texts_that_look_like_errors_are_texts(write):
-    path = write(("a", [["x"], ["t='e' #N/A"], ['<c t="e">']]))
-    assert open_source(path).n_rows == 2

@@ -171,22 +171,6 @@ def test_no_columns_is_an_error(data):
         open_source(data).batches([])
 
 
-def test_digest_is_the_same_twice(data):
-    assert open_source(data).digest() == open_source(data).digest()
-    assert len(open_source(data).digest()) == 64
-
-
-def test_reading_may_stop_early(data):
-    reading = open_source(data).batches()
-    next(reading)
-    reading.close()
-
-
-def test_source_opens_as_itself(data):
-    source = open_source(data)
-    assert open_source(source) is source
-
-
 def test_digest_of_files_is_that_of_their_bytes(tmp_path):
     path = make("csv.gz", tmp_path)
     assert open_source(path).digest() == hashlib.sha256(Path(path).read_bytes()).hexdigest()
@@ -260,18 +244,6 @@ def test_types_of_pandas():
     assert open_source(frame).schema.field("nothing").type == pa.string()
 
 
-def test_dictionary_with_null_and_repeated_entries_is_cleaned():
-    odd = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3, None]), pa.array(["a", None, "a", "b"]))
-    batch = next(open_source(pa.table({"x": odd})).batches(dictionary=["x"]))
-    assert batch.column("x").to_pylist() == ["a", None, "a", "b", None]
-    assert sorted(batch.column("x").dictionary.to_pylist()) == ["a", "b"]
-
-
-def test_dotted_column_names_of_parquet(tmp_path):
-    pq.write_table(pa.table({"a.b": ["x"], "a": ["y"]}), tmp_path / "x.parquet")
-    assert read(open_source(tmp_path / "x.parquet"), ["a.b"], dictionary=["a.b"]) == [{"a.b": "x"}]
-
-
 def test_columns_that_are_not_flat_are_refused_only_when_read():
     nested = pa.table({"tags": [["a"], ["b"]], "age": [1, 2]})
     source = open_source(nested)
@@ -286,17 +258,6 @@ def test_mixed_column_of_pandas_is_named_without_values(values):
     with pytest.raises(InputError, match="column 'odd' of the pandas DataFrame mixes types") as caught:
         open_source(frame)
     assert caught.value.__cause__ is None
-
-
-def test_duplicate_columns_of_pandas():
-    frame = pandas.DataFrame([[1, 2]], columns=["a", "a"])
-    with pytest.raises(InputError, match="same name: 'a'"):
-        open_source(frame)
-
-
-def test_no_rows_in_memory():
-    with pytest.raises(InputError, match="the pyarrow Table has no rows"):
-        open_source(table().slice(0, 0))
 
 
 def test_single_pass_readers_and_strangers_are_refused():
@@ -343,20 +304,6 @@ def test_the_same_kind_comes_back():
     assert relation.fetchall() == [tuple(row.values()) for row in expected]
 
 
-def test_lazy_data_are_evaluated_once():
-    calls = []
-
-    def seen(frame: polars.DataFrame) -> polars.DataFrame:
-        calls.append(1)
-        return frame
-
-    source = open_source(polars.from_arrow(table()).lazy().map_batches(seen))
-    before = len(calls)
-    assert before > 0
-    assert read(source) == read(source)
-    assert len(calls) == before
-
-
 def test_opening_a_file_loads_no_data_frame_library(tmp_path):
     # pandas is not looked for: pyarrow itself loads it, where it is installed, with the first array it makes.
     path = make("csv", tmp_path)
@@ -367,20 +314,6 @@ def test_opening_a_file_loads_no_data_frame_library(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_adult_is_read_whole(shared_data):
-    source = open_source(shared_data / "adult.csv.gz", SourceOptions(missing=["?"]))
-    names = source.schema.names
-    assert len(names) == 15
-    missing = dict.fromkeys(names, 0)
-    total = 0
-    for batch in source.batches(dictionary=names):
-        total += batch.num_rows
-        for name in names:
-            missing[name] += batch.column(name).null_count
-    assert total == 48842
-    assert {name for name, n in missing.items() if n} == {"workclass", "occupation", "native-country"}
 
 
 def test_a_parquet_file_that_lost_a_column_after_it_was_opened_is_an_error(tmp_path):
@@ -412,9 +345,3 @@ def test_numbers_that_mean_missing_are_missing():
     batch = next(source.batches())
     assert batch.column("age").to_pylist() == [34, None, 51]
     assert batch.column("dose").to_pylist() == [1.5, None, 99.0]
-
-
-@pytest.mark.parametrize("options", [{"missing_in": {"agee": ["99"]}}, {"decimal_comma": ["agee"]}])
-def test_options_about_columns_that_are_not_there(options):
-    with pytest.raises(InputError, match=r"'agee', which the options .* did you mean 'age'"):
-        open_source(pa.table({"age": [1]}), SourceOptions(**options))

@@ -47,15 +47,3 @@ def test_what_makes_no_sense_is_refused(solved, fields: dict) -> None:
     answer = solved.browser.post(solved.at(f"/attacks/{solved.run.id}"), {"revision": 1, **fields})
     assert answer.status_code == 422
     assert len(solved.project.jobs_of("attack")) == before
-
-
-def test_unknown_runs_are_not_found(solved) -> None:
-    assert solved.browser.get(solved.at("/attacks/0123456789abcdef")).status_code == 404
-    assert solved.browser.post(solved.at("/attacks/0123456789abcdef"), {"targets": "40"}).status_code == 404
-
-
-def test_the_page_says_that_nobody_can_be_put_aside_any_more(solved) -> None:
-    text = solved.browser.get(solved.at(f"/attacks/{solved.run.id}")).text
-    hint = text.partition('id="control-hint">')[2].partition("</p>")[0]
-    assert "none can be held out any more" in hint
-    assert f'href="{solved.at("/compare")}"' in hint

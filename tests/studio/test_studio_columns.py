@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from datetime import date, timedelta
 
@@ -46,14 +45,6 @@ def test_every_record_with_a_value_is_in_the_plot(values):
     assert len(plot.rows) <= BARS + 1
 
 
-def test_bars_of_whole_numbers_are_ranges_that_do_not_overlap():
-    plot = draw_values(column(x=[i % 53 for i in range(500)]))
-    ends = [[int(end) for end in row[0].split(" to ")] for row in plot.rows]
-    for (_, *before), (after, *_) in itertools.pairwise(ends):
-        assert after == (before or [ends[0][0]])[-1] + 1
-    assert (ends[0][0], ends[-1][-1]) == (0, 52)
-
-
 def test_nothing_is_drawn_of_names(project):
     plots = {each.name: draw_values(each) for each in project.profile}
     assert plots["patient"] is None
@@ -92,24 +83,6 @@ def test_a_role_changes_the_policy_at_once(browser, project):
     assert "insensitive" in browser.get(f"/projects/{project.id}/policy/panel").text
 
 
-def test_a_role_that_breaks_the_policy_is_taken_and_told(browser, project):
-    for name in ("age", "sex", "town"):
-        assert set_role(browser, project, name, "insensitive").status_code == 200
-    assert any("quasi" in problem.message for problem in project.problems())
-    assert "1 problem" in browser.get(f"/projects/{project.id}/policy/panel").text
-
-
-def test_guarantees_follow_the_sensitive_columns(browser, project):
-    assert project.draft.names("sensitive") == ("disease",)
-    answer = set_role(browser, project, "disease", "insensitive")
-    assert "about disease was removed" in answer.text
-    assert project.document["privacy"] == [{"k-anonymity": {"k": 5}}]
-    assert project.problems() == ()
-    assert "about disease was added" in set_role(browser, project, "disease", "sensitive").text
-    assert len(project.document["privacy"]) == 2
-    assert project.problems() == ()
-
-
 def test_every_role_of_every_column_gives_a_policy_that_loads(project):
     for profile in project.profile:
         for role in ("identifier", "quasi", "sensitive", "insensitive", "drop"):
@@ -120,36 +93,6 @@ def test_every_role_of_every_column_gives_a_policy_that_loads(project):
             policy = Policy.load(document)
             found = "drop" if profile.name in policy.dropped else policy.attributes[profile.name].role
             assert found == role
-
-
-def test_a_column_that_names_people_no_longer_counts_them_in_another_role(project):
-    patient = project.profile[number(project, "patient")]
-    counting = {**project.document, "unit": "patient", "sample": {"one_per": "unit"}}
-    document, said = with_role(counting, patient, "insensitive", {})
-    assert not document.keys() & {"unit", "sample"}
-    assert "records are now counted" in said
-    assert with_role(counting, patient, "identifier", {})[0]["unit"] == "patient"
-
-
-def test_what_a_role_had_no_use_for_comes_back_with_it(browser, project):
-    document = project.document
-    document["attributes"]["town"]["taxonomy"] = {"tree": {"Rhine": ["Koeln", "Bonn"], "West": ["Aachen"]}}
-    document["privacy"][1] = {"distinct-l-diversity": {"l": 3, "attribute": "disease"}}
-    project.change(1, document)
-    for role in ("sensitive", "insensitive", "identifier", "quasi"):
-        set_role(browser, project, "town", role)
-        assert project.problems() == ()
-    for role in ("quasi", "insensitive", "sensitive"):
-        set_role(browser, project, "disease", role)
-        assert project.problems() == ()
-    assert project.document["attributes"]["town"] == document["attributes"]["town"]
-    assert project.document["privacy"] == document["privacy"]
-
-
-def test_odd_documents_are_still_editable(project):
-    for document in ({}, {"attributes": []}, {"attributes": {"age": 3}, "privacy": {"k-anonymity": {"k": 2}}}):
-        changed, _ = with_role(document, project.profile[number(project, "age")], "quasi", {})
-        assert changed["attributes"]["age"]["role"] == "quasi"
 
 
 def test_a_second_tab_is_told_and_nothing_is_lost(browser, project):
@@ -166,17 +109,3 @@ def test_a_second_tab_is_told_and_nothing_is_lost(browser, project):
 def test_a_change_that_names_no_revision_is_stale(browser, project, revision):
     assert set_role(browser, project, "sex", "sensitive", revision=revision).status_code == 409
     assert project.revision == 1
-
-
-def test_odd_roles_and_columns_are_refused(browser, project):
-    assert set_role(browser, project, "sex", "admin").status_code == 422
-    path = f"/projects/{project.id}/columns/99"
-    assert browser.post(path, {"revision": 1, "role": "quasi"}).status_code == 404
-    assert set_role(browser, project, "sex", "quasi", description="x" * 501).status_code == 422
-    assert project.revision == 1
-
-
-def test_without_a_script_the_form_leads_back(browser, project):
-    path = f"/projects/{project.id}/columns/{number(project, 'sex')}"
-    answer = browser.post(path, {"revision": 1, "role": "sensitive"})
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/projects/{project.id}/columns")

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from shoal.core.errors import UsageError
 from shoal.studio.answers import Form
-from shoal.studio.pages.compare import arguments, sweepable
+from shoal.studio.pages.compare import arguments
 
 
 def test_a_form_becomes_the_commands_options() -> None:
@@ -32,20 +31,6 @@ def test_a_form_becomes_the_commands_options() -> None:
     ]
 
 
-def test_nothing_to_compare_is_refused() -> None:
-    with pytest.raises(UsageError, match="nothing to compare"):
-        arguments(Form([("weight risk", "2")]), ["k-anonymity.k"])
-
-
-def test_numbers_of_what_is_promised_can_be_swept(project) -> None:
-    document = project.document
-    document["privacy"] = [{"k-anonymity": {"k": 2}}, {"t-closeness": {"t": 0.5}}]
-    project.change(project.revision, document)
-    assert sweepable(project) == ["k-anonymity.k", "t-closeness.t", "max_withheld"]
-    project.change(project.revision, {**document, "privacy": []})
-    assert sweepable(project) == []
-
-
 @pytest.fixture(scope="module")
 def compared(solved):
     """The job of a comparison of two values, one of which no table reaches."""
@@ -67,18 +52,3 @@ def test_rows_are_ranked_drawn_and_linked(solved, compared) -> None:
     assert "failed:" in text
     assert "First try" in text  # the session's own solutions
     assert 'value="4, 500"' in text  # the form stays as it was sent
-
-
-def test_a_rows_policy_becomes_the_projects(solved, compared) -> None:
-    before, text = solved.project.document, solved.project.policy_text
-    place = next(place for place, row in enumerate(compared.answer["rows"]) if row.get("rank") is not None)
-    path = solved.at(f"/compare/{compared.id}/use")
-    try:
-        assert solved.browser.post(path, {"revision": solved.project.revision, "row": place}).status_code == 303
-        assert {"k-anonymity": {"k": 4}} in solved.project.document["privacy"]
-        assert solved.project.document["attributes"] == before["attributes"]
-        for row in ("7", "-1", "x"):
-            fields = {"revision": solved.project.revision, "row": row}
-            assert solved.browser.post(path, fields).status_code == 404
-    finally:
-        solved.project.change(solved.project.revision, before, text)

@@ -85,11 +85,6 @@ def test_what_only_withholding_could_reach_is_never_called_reachable(table, shar
     assert found == "costly" or not reached(table, asked)
 
 
-def test_a_table_that_is_changed_first_is_only_guessed_about(table) -> None:
-    asked = document({"k-anonymity": {"k": 2}}, sample={"share": 0.5})
-    assert verdict(table, asked) == "open"
-
-
 def test_the_table_is_read_again_only_if_its_attributes_change() -> None:
     first = document({"k-anonymity": {"k": 2}})
     assert pass_key(first) == pass_key(document({"t-closeness": {"t": 0.1}}, max_withheld=0.1))
@@ -100,13 +95,6 @@ def test_the_table_is_read_again_only_if_its_attributes_change() -> None:
         document({"k-map": {"k": 2, "population": "people.csv"}}),
     ):
         assert pass_key(other) != pass_key(first)
-
-
-def test_what_a_method_refuses_is_told_in_its_words(table) -> None:
-    policy = Policy.load(document({"k-anonymity": {"k": 2}}, "anatomy"))
-    (found,) = hints(Looked.at(table, policy), policy)
-    assert (found.subject, found.verdict) == ("method anatomy", "impossible")
-    assert "slicing with column-frequency generalizes parts" in found.reason
 
 
 @pytest.mark.parametrize("order", [("disease", "sex"), ("sex", "disease")])

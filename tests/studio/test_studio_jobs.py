@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 
 from shoal.core.errors import UsageError
 from shoal.studio import jobs as jobs_module
-from shoal.studio.jobs import Jobs, read_step
 
 
 def anonymizing(project, folder):
@@ -158,17 +156,6 @@ def test_only_so_many_at_once(studio, project, slow):
         studio.jobs.start(project, "wait", ["x"])
 
 
-def test_runs_of_one_project_are_not_another_ones(studio, project, open_in, small_table, slow):
-    other = open_in(small_table)
-    job = studio.jobs.start(project, "wait", ["x"])
-    assert job not in other.jobs
-    assert other.jobs_of() == []
-    studio.forget(project)
-    assert job.state == "cancelled"
-    assert not project.folder.exists()
-    assert small_table.exists()
-
-
 def test_the_fragment_shows_progress_and_cancels(browser, project, slow):
     job = browser.studio.jobs.start(project, "wait", ["x"])
     until(lambda: job.steps)
@@ -195,26 +182,3 @@ def test_a_command_that_nobody_watches_any_more_ends(small_table, tmp_path):
     assert process.poll() is None
     process.stdin.close()
     assert process.wait(20) == -signal.SIGINT
-
-
-def test_lines_of_progress(small_table):
-    command = [Path(sys.executable).with_name("shoal"), "init", small_table, "-o", "-", "--json"]
-    environment = {**os.environ, "SHOAL_PROGRESS": "lines"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    steps = [read_step(line) for line in done.stderr.splitlines()]
-    assert None not in steps
-    assert (steps[0].title, steps[0].done, steps[0].ended) == ("looking", 0, False)
-    assert (steps[-1].done, steps[-1].ended, steps[-1].unit) == (120, True, "rows")
-    assert json.loads(done.stdout)["rows"] == 120
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["", "a message", '{"step"', '{"step": "x"}', '{"step": "x", "done": "many", "total": 1, "unit": "", "ended": 1}'],
-)
-def test_lines_that_are_no_progress(line):
-    assert read_step(line) is None
-
-
-def test_closing_without_runs():
-    Jobs().close()

@@ -15,7 +15,6 @@ from shoal.policy.profiling import profile_columns
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.sources.parquet import open_parquet
-from shoal.studio.studio import first_rows
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +33,6 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_first_rows_are_those_of_the_file_in_one_batch_or_several(people: Path) -> None:
-    expected = tuple((str(row["age"]), row["town"] or "missing") for row in pq.read_table(people).to_pylist()[:600])
-    for table in (open_source(people), open_parquet(people, SourceOptions(), batch_rows=500)):
-        found = first_rows(table, ["age", "town"], 600)
-        assert (found.rows, found.more) == (expected, True)
-
-
 def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp_path: Path, monkeypatch) -> None:
     whole = tmp_path / "whole.parquet"
     pq.write_table(pq.read_table(people), whole)
@@ -51,11 +43,3 @@ def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp
     for name, column in stated[0].items():
         for figure in ("kind", "n_rows", "n_missing", "n_distinct", "n_unique", "lowest", "highest"):
             assert getattr(column, figure) == getattr(stated[1][name], figure), (name, figure)
-
-
-def test_a_late_value_changes_what_a_column_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiling, "_FEW", 10)
-    path = tmp_path / "late.csv"
-    path.write_text("number,day\n" + "".join(f"{i},2024-01-{1 + i % 28:02}\n" for i in range(200)) + "x,never\n")
-    kinds = {column.name: column.kind for column in profile_columns(open_source(path), Silent())}
-    assert kinds == {"number": "text", "day": "text"}

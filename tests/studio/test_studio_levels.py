@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,8 +14,7 @@ from tests import tables
 import shoal
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.policy.policy import Policy
-from shoal.studio import levels as exploring
-from shoal.studio.feasibility import Looked, foresee
+from shoal.studio.feasibility import Looked
 from shoal.studio.levels import Explorer, ask_lattice, full_domain
 
 COLUMNS = "age sex zip illness"
@@ -104,37 +102,11 @@ def test_the_survey_has_every_node_and_the_optimum_that_incognito_finds(table: P
         assert point.suppressed == (node.suppressed if node.holds else 0)
 
 
-def test_guarantees_tell_how_many_records_fail_each(table: Path) -> None:
-    explorer = explore(table, document_of("values"))
-    rows = pq.read_table(table).to_pylist()
-    keys = [(row["age"], row["sex"], row["zip"]) for row in rows]
-    values = [{row["illness"] for row, own in zip(rows, keys, strict=True) if own == key} for key in keys]
-    node = explorer.look((0, 0, 0))
-    assert node.failing == {0: sum(keys.count(key) < 3 for key in keys), 1: sum(len(one) < 3 for one in values)}
-    assert explorer.look(explorer.ladders.top).failing == {}
-
-
-def test_of_a_large_lattice_only_what_the_search_saw_is_shown(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exploring, "MOST_NODES", 10)
-    explorer = explore(table, document_of("k"))
-    explorer.search(lambda: True)
-    assert explorer.survey.ended
-    assert explorer.survey.points[explorer.survey.optimum].holds
-    assert len(explorer.survey.points) == explorer.survey.figures["checked"] < explorer.n_nodes
-
-
 def test_a_search_ends_when_nobody_waits_for_it(table: Path) -> None:
     explorer = explore(table, document_of("k"))
     explorer.search(lambda: False)
     assert explorer.searched.is_set()
     assert not explorer.survey.points
-
-
-def test_examples_are_what_the_most_frequent_value_becomes(table: Path) -> None:
-    explorer = explore(table, document_of("k"))
-    of_sex = dict(zip(explorer.names, explorer.examples(), strict=True))["sex"]
-    assert [width for _, width in of_sex] == [2, 1]
-    assert (of_sex[0][0] in "fm", of_sex[1][0]) == (True, "*")
 
 
 @pytest.mark.parametrize("given", [["0"], ["0", "0", "9"], ["0", "0", "-1"], ["0", "0", "x"], []])
@@ -176,36 +148,6 @@ def test_the_page_goes_from_sliders_to_the_run(browser, people) -> None:
     assert ask_lattice(project, 0) is explorer  # levels of the policy change nothing in the lattice
 
 
-def test_the_table_is_counted_once_for_guarantees_and_levels(people, monkeypatch: pytest.MonkeyPatch) -> None:
-    project, looks = people, []
-    look = Looked.at
-    monkeypatch.setattr(Looked, "at", lambda *given: looks.append(given) or look(*given))
-    assert not foresee(project, 60).problem
-    assert ask_lattice(project, 60).searched.wait(60)
-    for changed in ({"method": {"mondrian": {}}}, {"max_withheld": 0.2}, {"privacy": [{"k-anonymity": {"k": 2}}]}):
-        project.change(project.revision, {**project.document, **changed})
-        assert ask_lattice(project, 60).searched.wait(60)
-    assert len(looks) == 1
-
-
-def test_the_sliders_start_where_the_policy_is_if_such_levels_exist(browser, people) -> None:
-    explorer = ask_lattice(people, 60)
-    assert explorer.searched.wait(60)
-    for named, levels in (({"age": 2}, (2, 0, 0)), ({"age": 99}, explorer.survey.optimum)):
-        people.change(people.revision, {**people.document, "method": {"incognito": {"levels": named}}})
-        text = browser.get(f"/projects/{people.id}/levels").text
-        assert tuple(int(level) for level in re.findall(r'name="level" [^>]*?value="(\d+)"', text)) == levels
-
-
-def test_a_table_that_a_run_changes_first_is_told(browser, people) -> None:
-    path = f"/projects/{people.id}/levels"
-    assert ask_lattice(people, 60)
-    assert "the run may find others" not in browser.get(path).text
-    people.change(people.revision, {**people.document, "sample": {"share": 0.5}})
-    assert ask_lattice(people, 60)
-    assert "the run may find others" in browser.get(path).text
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -222,11 +164,3 @@ def test_the_page_says_why_there_are_no_levels(browser, people, changed: dict[st
             break
     assert "There are no levels to explore" in text
     assert said in text
-
-
-def test_the_frontier_of_the_newest_comparison_is_beside_the_levels(browser, people) -> None:
-    row = {"name": "mondrian", "risk": 0.1, "kept": 0.8, "rank": 1, "dominated_by": []}
-    people.jobs.append(SimpleNamespace(kind="compare", answer={"rows": [row]}, state="done", memory={}))
-    text = browser.get(f"/projects/{people.id}/levels").text
-    assert "mondrian: 10% risk, 80% kept" in text
-    assert f'href="/projects/{people.id}/compare#row-0"' in text

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import stat
 from urllib.parse import quote
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from shoal.core.errors import UsageError
@@ -40,16 +37,6 @@ def test_an_upload_becomes_a_project(browser):
     assert project.name in browser.get("/").text
 
 
-def test_other_formats_and_options(browser, tmp_path):
-    pa.parquet.write_table(pa.table({"age": [1, 2, 3], "sex": ["F", "M", "F"]}), tmp_path / "t.parquet")
-    assert opened(browser, browser.put("/upload", (tmp_path / "t.parquet").read_bytes(), "t.parquet")).rows == 3
-    assert opened(browser, browser.put("/upload", gzip.compress(TABLE), "t.csv.gz")).rows == 60
-    text = "Größe#Ort\n1#Köln\n2#Bonn\n".encode("windows-1252")
-    answer = browser.put("/upload?delimiter=%23&encoding=windows-1252", text, "t.txt")
-    assert opened(browser, answer).columns == ("Größe", "Ort")
-    assert opened(browser, browser.put("/upload?delimiter=tab", b"a\tb\n1\t2\n", "t.csv")).columns == ("a", "b")
-
-
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [
@@ -72,12 +59,6 @@ def test_a_broken_upload_says_why_and_leaves_nothing(browser, content, name, sai
     assert str(browser.studio.folder) not in answer.text
     assert left(browser.studio) == []
     assert not browser.studio.projects
-
-
-def test_wrong_options_say_so(browser):
-    assert "encoding" in browser.put("/upload?encoding=klingon", TABLE, "t.csv").text
-    assert "delimiter" in browser.put("/upload?delimiter=%0A", TABLE, "t.csv").text
-    assert left(browser.studio) == []
 
 
 def test_an_upload_that_is_cut_off_leaves_nothing(browser):
@@ -148,15 +129,6 @@ def test_the_disk_is_not_filled(browser, monkeypatch):
     assert left(browser.studio) == []
 
 
-def test_the_demo_data(browser):
-    answer = browser.post("/demo")
-    assert answer.status_code == 303
-    (project,) = browser.studio.projects.values()
-    assert answer.headers["location"] == f"/projects/{project.id}/columns"
-    assert project.rows == 20_000
-    assert project.problems() == ()
-
-
 def test_closing_removes_everything_but_a_table_read_in_place(browser, project, small_table):
     assert browser.post(f"/projects/{project.id}/close").headers["location"] == "/"
     assert left(browser.studio) == []
@@ -173,13 +145,6 @@ def test_only_so_many_tables(browser, monkeypatch):
     answer = browser.put("/upload", TABLE, "t.csv")
     assert answer.status_code == 422
     assert "close one" in answer.text
-
-
-def test_pages_of_a_project_answer(browser, project):
-    for path in ("/", *(f"/projects/{project.id}{path}" for path in ("/columns", "/policy", "/policy/panel"))):
-        answer = browser.get(path)
-        assert answer.status_code == 200, path
-    assert "patients.csv" in browser.get("/").text
 
 
 def test_names_of_tables_and_columns_are_text_not_markup(browser):

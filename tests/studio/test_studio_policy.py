@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.errors import UsageError
-from shoal.datasets.hospital import hospital_policy
 from shoal.studio.project import outside_names, read_document, write_document
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(-1e6, 1e6) | st.text(max_size=12)
@@ -30,13 +29,6 @@ VALUES = st.recursive(
 )
 def test_what_is_written_reads_back(document):
     assert read_document(write_document(document)) == document
-
-
-def test_long_entries_are_blocks_and_short_ones_lines():
-    text = write_document(hospital_policy())
-    assert read_document(text) == hospital_policy()
-    assert max(map(len, text.splitlines())) <= 130
-    assert "\n  patient: {role: identifier}\n" in text
 
 
 def text_of(page: str) -> str:
@@ -95,32 +87,6 @@ def test_a_policy_with_problems_is_kept_and_each_is_told_with_its_line(browser, 
     assert any("role: secret" in line for line in stated)
 
 
-def test_columns_of_the_policy_and_the_table_must_be_the_same(browser, project):
-    assert save(browser, project, project.policy_text.replace("  town:", "  twon:")).status_code == 303
-    messages = " ".join(problem.message for problem in project.problems())
-    assert "no column 'twon'" in messages
-    assert "'town' of the table has no role" in messages
-
-
-def test_a_stale_text_is_not_lost(browser, project):
-    first = project.policy_text
-    assert save(browser, project, first.replace("k: 5", "k: 6"), 1).status_code == 303
-    mine = first.replace("k: 5", "k: 7")
-    answer = save(browser, project, mine, 1)
-    assert answer.status_code == 409
-    assert text_of(answer.text) == mine
-    assert "another tab" in answer.text
-    assert project.document["privacy"][0] == {"k-anonymity": {"k": 6}}
-
-
-def test_back_to_the_draft(browser, project):
-    save(browser, project, "attributes: {}\n")
-    assert browser.post(path(project, "/draft"), {"revision": 1}).status_code == 409
-    assert browser.post(path(project, "/draft"), {"revision": project.revision}).status_code == 303
-    assert project.policy_text == project.draft.text
-    assert project.problems() == ()
-
-
 @pytest.mark.parametrize(
     "name", ["/etc/passwd", "../towns.csv", "a/b.csv", "..", ".lock", "c:\\x.csv", "postgresql://host/db#people"]
 )
@@ -161,21 +127,3 @@ def test_files_with_names_like_paths_are_refused(browser, project, name):
     with pytest.raises(UsageError, match="not a valid file name"):
         project.attach(unquote(name), project.source)
     assert sorted(project.folder.rglob("*")) == before
-
-
-def test_an_empty_file_is_refused(browser, project):
-    before = sorted(project.folder.rglob("*"))
-    assert browser.put(f"/projects/{project.id}/files", b"", "x.csv").status_code == 422
-    assert project.list_attached() == ()
-    assert sorted(project.folder.rglob("*")) == before
-
-
-def test_a_change_is_a_copy(project):
-    document = project.document
-    document["attributes"]["age"]["role"] = "identifier"
-    assert project.document["attributes"]["age"]["role"] == "quasi"
-    project.change(1, document)
-    document["attributes"]["age"]["role"] = "sensitive"
-    assert project.document["attributes"]["age"]["role"] == "identifier"
-    project.change(2, project.document)
-    assert project.revision == 2, "nothing was changed"

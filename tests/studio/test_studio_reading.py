@@ -8,18 +8,9 @@ from pathlib import Path
 import pytest
 
 from shoal.core.errors import InputError
-from shoal.sources.base import SourceOptions
 from shoal.studio import reading
 
 READ = reading.Reading.read  # as it is, before tests of pages replace it
-
-
-def test_it_finds_what_reading_here_finds(small_table: Path) -> None:
-    asked = reading.Reading("patients.csv", small_table, SourceOptions(missing=["", "Bonn"]), {"age": "category"})
-    there, here = READ(asked), asked.work()
-    assert there.draft == here.draft
-    assert [column.n_missing for column in there.profile] == [0, 0, 0, 80, 0, 0]
-    assert there.draft.columns[1].type == "category"
 
 
 def test_limits_and_a_stop_end_it(small_table: Path) -> None:
@@ -32,9 +23,3 @@ def test_limits_and_a_stop_end_it(small_table: Path) -> None:
     stopped.set()
     with pytest.raises(InputError, match="was cancelled; nothing of it is kept"):
         READ(asked, stopped=stopped)
-
-
-def test_what_is_wrong_is_said_in_the_same_words(tmp_path: Path) -> None:
-    (tmp_path / "empty.csv").write_text("\n")
-    with pytest.raises(InputError, match=r"^empty.csv is empty$"):
-        READ(reading.Reading("empty.csv", tmp_path / "empty.csv"))

@@ -106,28 +106,6 @@ def test_the_archive_has_the_public_folder_alone_and_is_accepted(solved, at: str
         ).read_bytes()
 
 
-@pytest.mark.usefixtures("verified")
-def test_internal_files_are_another_archive_with_a_warning(solved, at: str) -> None:
-    assert "Do not share this." in solved.browser.get(at).text
-    with zipfile.ZipFile(io.BytesIO(solved.browser.get(f"{at}/internal/archive.zip").content)) as archive:
-        assert {name.split("/")[1] for name in archive.namelist()} == {"internal"}
-        assert json.loads(archive.read("First-try/internal/evidence.json"))["source"]["rows"] == 120
-
-
-@pytest.mark.usefixtures("verified")
-def test_single_files_are_looked_up_by_name(solved, at: str) -> None:
-    data = folder_of(solved.run) / "public" / "data.csv"
-    assert solved.browser.get(f"{at}/files/data.csv").content == data.read_bytes()
-    for name in ("evidence.json", "..%2Finternal%2Fevidence.json", "%2e%2e", "nothing.csv"):
-        assert solved.browser.get(f"{at}/files/{name}").status_code == 404
-    for audience in ("secret", "..", "%2e%2e"):
-        assert solved.browser.get(f"{at}/{audience}/archive.zip").status_code == 404
-        assert solved.browser.get(f"{at}/{audience}/report.html").status_code == 404
-    policy = solved.browser.get(f"{at}/policy.yaml")
-    assert policy.text == solved.run.memory["policy"]
-    assert "attachment" in policy.headers["content-disposition"]
-
-
 def test_an_archive_holds_no_links_and_is_whole_or_not_there(tmp_path) -> None:
     public = tmp_path / "release" / "public"
     public.mkdir(parents=True)

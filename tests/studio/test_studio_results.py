@@ -6,9 +6,8 @@ import csv
 import re
 
 from shoal.sources.opening import open_source
-from shoal.studio.pages import results
 from shoal.studio.pages.run import folder_of
-from shoal.studio.studio import first_rows, open_released
+from shoal.studio.studio import open_released
 
 
 def test_the_page_tells_what_was_achieved(solved) -> None:
@@ -47,36 +46,3 @@ def test_every_column_has_a_verdict_and_can_be_looked_at(solved) -> None:
         cells = f'<td class="number">{diseases.count(disease)}</td>' * 3
         assert f'<th scope="row">{disease}</th>{cells}' in shown
     assert "figure" not in solved.browser.post(path, {"column": "patient"}, swap=True).text
-
-
-def test_two_columns_are_crossed_and_the_smallest_classes_listed(solved) -> None:
-    path = solved.at(f"/results/{solved.run.id}")
-    shown = solved.browser.post(f"{path}/cross", {"first": "sex", "second": "disease"}, swap=True).text
-    assert "of this table is kept" in shown
-    assert shown.count("→") == 8
-    same = solved.browser.post(f"{path}/cross", {"first": "sex", "second": "sex"}, swap=True).text
-    assert "Choose two different columns" in same
-    listed = solved.browser.post(f"{path}/classes", {"page": "0"}, swap=True).text
-    smallest = solved.run.answer["guarantees"][0]["achieved"]
-    assert f'<td class="number">{smallest:.0f}</td>' in listed
-    assert "<tr><th" not in solved.browser.post(f"{path}/classes", {"page": "99"}, swap=True).text.split("<tbody>")[1]
-    assert solved.browser.post(f"{path}/classes", {"page": "-1"}, swap=True).status_code == 200
-
-
-def test_a_large_table_is_compared_after_the_page_is_there(solved, monkeypatch) -> None:
-    monkeypatch.setattr(results, "_AT_ONCE", 10)
-    path = solved.at(f"/results/{solved.run.id}")
-    assert "data-load" in solved.browser.get(path).text
-    assert "What became of each column" in solved.browser.post(f"{path}/compared", {}, swap=True).text
-
-
-def test_only_the_first_rows_are_read(solved) -> None:
-    found = first_rows(open_source(solved.table), ["age", "town"], 5)
-    assert (len(found.rows), found.more, found.columns) == (5, True, ("age", "town"))
-    every = first_rows(open_source(solved.table), ["age"], 500)
-    assert (len(every.rows), every.more) == (120, False)
-
-
-def test_unknown_runs_are_not_found(solved) -> None:
-    assert solved.browser.get(solved.at("/results/0123456789abcdef")).status_code == 404
-    assert solved.browser.post(solved.at("/results/0123456789abcdef/column"), {"column": "x"}).status_code == 404

@@ -23,26 +23,6 @@ def test_the_release_is_the_commands(solved) -> None:
     assert "Solution 2" in text  # the next one's name
 
 
-def test_the_shown_command_follows_the_options(browser, project, at: str) -> None:
-    assert "shoal anonymize patients.csv -p policy.yaml -o release --utility full" in browser.get(at).text
-    chosen = {"revision": project.revision, "utility": "quick", "format": "parquet", "seed": "7"}
-    answer = browser.post(f"{at}/command", chosen)
-    assert answer.text == "shoal anonymize patients.csv -p policy.yaml -o release --format parquet --seed 7"
-    assert browser.post(f"{at}/command", {**chosen, "seed": "$(x)"}).status_code == 422
-
-
-def test_what_the_reports_say_is_kept_in_the_policy(browser, project, at: str) -> None:
-    said = {"title": " Stays  of 2023 ", "owner": "", "threshold": "0.09"}
-    browser.post(f"{at}/about", {"revision": project.revision, **said})
-    assert project.document["release"] == {"title": "Stays of 2023", "threshold": 0.09}
-    assert not project.problems()
-    assert 'value="Stays of 2023"' in browser.get(at).text
-    for wrong in ("9%", "0", "nan", "2"):
-        assert browser.post(f"{at}/about", {"revision": project.revision, "threshold": wrong}).status_code == 422
-    browser.post(f"{at}/about", {"revision": project.revision})
-    assert "release" not in project.document
-
-
 def test_a_policy_with_problems_is_not_run(browser, studio, project, at: str) -> None:
     document = project.document
     document["privacy"] = []
@@ -89,8 +69,3 @@ def test_a_run_that_fails_says_why_and_where_to_mend_it_and_leaves_nothing(brows
     assert browser.post(f"{at}/{job.id}/forget", {"revision": project.revision}).status_code == 303
     assert project.jobs_of() == []
     assert "Too much" not in browser.get(at).text
-
-
-def test_unknown_runs_are_not_found(browser, project, at: str) -> None:
-    for path in ("forget", "policy"):
-        assert browser.post(f"{at}/0123456789abcdef/{path}", {"revision": project.revision}).status_code == 404

@@ -55,11 +55,6 @@ def test_the_overview_lists_what_needs_a_taxonomy_and_whether_it_is_complete(bro
     assert "does not load" in page
 
 
-@pytest.mark.parametrize("column", [0, 5, 99])
-def test_a_column_without_a_taxonomy_has_no_page(browser, at, column):
-    assert browser.get(at(column)).status_code == 404
-
-
 @pytest.mark.parametrize("kind", ["intervals", "numbers", "mask", "tree", "groups", "flat", "default"])
 def test_every_kind_can_be_started_and_its_page_has_no_styles_or_scripts_of_its_own(edit, project, browser, at, kind):
     answer = edit(AGE, "start", kind=kind)
@@ -72,17 +67,6 @@ def test_every_kind_can_be_started_and_its_page_has_no_styles_or_scripts_of_its_
     assert "Every value of the table has its place" in page
 
 
-def test_edges_are_sliders_with_their_bounds(edit, project):
-    edit(AGE, "form", kind="intervals", min="0", max="119", cut="edges", edges="18, 65\n65", open="none")
-    assert taxonomy(project, "age") == {"intervals": {"min": 0, "max": 119, "edges": [[18, 65], [65]]}}
-    part = edit(AGE, "start", kind="intervals").text
-    assert 'role="slider"' not in part  # equal widths are typed
-    part = edit(AGE, "by-hand").text
-    sliders = re.findall(r'role="slider"[^>]*aria-valuemin="(\d+)" aria-valuemax="(\d+)" aria-valuenow="(\d+)"', part)
-    assert len(sliders) == 23
-    assert all(int(low) <= int(now) <= int(high) for low, high, now in sliders)
-
-
 def test_what_does_not_load_is_told_at_its_field_and_the_old_one_stays(edit, project):
     before, revision = taxonomy(project, "age"), project.revision
     part = edit(AGE, "form", kind="intervals", min="0", max="119", cut="widths", widths="5, 12").text
@@ -90,17 +74,6 @@ def test_what_does_not_load_is_told_at_its_field_and_the_old_one_stays(edit, pro
     assert re.search(r'id="widths-hint">widths 5 and 12 do not nest', part)
     assert 'data-announce="Not changed: widths 5 and 12 do not nest' in part
     assert (taxonomy(project, "age"), project.revision) == (before, revision)
-
-
-def test_a_value_without_a_place_is_shown_and_can_be_placed(edit, project):
-    edit(TOWN, "start", kind="tree")
-    part = edit(TOWN, "delete", nodes="n1").text
-    assert "1 value has no place, in " in part
-    assert "Not placed: 1" in part
-    assert 'data-label="Aachen"' in part
-    part = edit(TOWN, "place-all").text
-    assert "Every value of the table has its place" in part
-    assert taxonomy(project, "town") == {"tree": {"*": ["Bonn", "Koeln", "Aachen"]}}
 
 
 def test_a_tree_is_built_and_undone_step_by_step(edit, project):
@@ -119,25 +92,6 @@ def test_a_tree_is_built_and_undone_step_by_step(edit, project):
     assert taxonomy(project, "town") == first
     assert 'value="undo"' not in part
     assert "there is nothing to undo" in edit(TOWN, "undo").text
-
-
-def test_an_edit_from_an_old_page_is_refused_and_leaves_nothing_to_undo(edit, project):
-    old = project.revision
-    edit(TOWN, "start", kind="tree")
-    kept = taxonomy(project, "town")
-    answer = edit(TOWN, "group", revision=old, nodes="n1 n2", name="rhine")
-    assert answer.status_code == 409
-    assert "another tab" in answer.text
-    assert taxonomy(project, "town") == kept
-    assert len(project.memory["taxonomies"]["town"]) == 1
-
-
-def test_without_a_script_a_form_answers_with_a_page(edit, browser, at):
-    done = edit(AGE, "start", swap=False, kind="numbers")
-    assert (done.status_code, done.headers["location"]) == (303, at(AGE))
-    refused = edit(AGE, "form", swap=False, kind="intervals", min="x")
-    assert "<!doctype html>" in refused.text
-    assert "must be a number" in refused.text
 
 
 def bring(browser, project, path, content, name, **query):
@@ -177,27 +131,3 @@ def test_a_file_that_cannot_be_taken_leaves_nothing(browser, project, at, conten
     assert message in answer.text.replace("&#39;", "'")
     assert project.document == before
     assert project.list_attached() == ()
-
-
-def test_a_stale_import_attaches_nothing(browser, project, at):
-    content = b"Bonn;*\nKoeln;*\nAachen;*\n"
-    assert bring(browser, project, at(TOWN), content, "towns.csv", keep="file", revision=0).status_code == 409
-    assert project.list_attached() == ()
-
-
-def test_trees_are_downloaded_as_files(browser, project, at):
-    answer = browser.get(f"{at(TOWN)}/taxonomy.csv")
-    assert answer.headers["content-disposition"] == 'attachment; filename="town.csv"'
-    assert answer.text == "Aachen;*\nBonn;*\nKoeln;*\n"
-    assert browser.get(f"{at(TOWN)}/taxonomy.yaml").text == "'*':\n- Aachen\n- Bonn\n- Koeln\n"
-    assert browser.get(f"{at(TOWN)}/taxonomy.exe").status_code == 404
-
-
-def test_a_policy_that_does_not_load_still_has_its_page(browser, project, at, edit):
-    for broken in ({"intervals": {"min": 5}}, {"mask": {"length": "x"}}, {"dates": {"min": "?"}}, 7, {"nosuch": {}}):
-        document = project.document
-        document["attributes"]["age"]["taxonomy"] = broken
-        project.change(project.revision, document)
-        assert "does not load" in browser.get(at(AGE)).text
-    assert edit(AGE, "start", kind="intervals").status_code == 200
-    assert project.problems() == ()

@@ -19,19 +19,6 @@ def labels_at(taxonomy, height):
     return [taxonomy.labels[node] for node in dict.fromkeys(taxonomy.node_at(height).tolist())]
 
 
-def test_levels_are_cut_where_they_are_declared():
-    ages = IntervalsTaxonomy(min=0, max=119, edges=((18, 30, 65), (65,))).build(NOTHING)
-    assert ages.height == 3
-    assert labels_at(ages, 1) == ["[0, 17]", "[18, 29]", "[30, 64]", "[65, 119]"]
-    assert labels_at(ages, 2) == ["[0, 64]", "[65, 119]"]
-    assert ages.encode(pa.array([17, 18, 119, 120])).tolist() == [17, 18, 119, -1]
-
-
-def test_open_ends_stay_beside_the_intervals():
-    ages = IntervalsTaxonomy(min=0, max=99, edges=((50,),), open="both").build(NOTHING)
-    assert [ages.labels[node] for node in ages.children(ages.root)] == ["< 0", "[0, 49]", "[50, 99]", "> 99"]
-
-
 def test_decimals_need_a_step_that_the_edges_keep():
     widths = IntervalsTaxonomy(min=0.0, max=2.0, step=0.1, edges=((0.3, 1.5),)).build(NOTHING)
     assert labels_at(widths, 1) == ["[0, 0.3)", "[0.3, 1.5)", "[1.5, 2]"]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from shoal.core.errors import TaxonomyError
-from shoal.taxonomies.builders.listed import FileTaxonomy, read_taxonomy
+from shoal.taxonomies.builders.listed import read_taxonomy
 from shoal.taxonomies.files import (
     from_arx_text,
-    from_json_text,
     from_nested,
     from_yaml_text,
     to_arx_csv,
@@ -33,20 +31,10 @@ def test_a_label_repeated_on_two_whole_levels_stays_two_levels() -> None:
     assert tree.label(0, 2) == "x"
 
 
-def test_a_label_that_fills_a_column_counts_once() -> None:
-    tree = from_arx_text("a;x;x;*\nb;y;x;*\n", name="t")
-    assert to_nested(tree) == {"*": {"x": {"a": {}, "y": {"b": {}}}}}
-
-
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
 def test_the_delimiter_is_found(delimiter: str) -> None:
     text = "\r\n".join(delimiter.join(line) for line in (["a", "x", "*"], ["b", "x", "*"])) + "\r\n"
     assert from_arx_text(text, name="t").labels == ("a", "b", "x", "*")
-
-
-def test_commas_within_semicolons() -> None:
-    tree = from_arx_text("1;[1, 10[;*\n2;[1, 10[;*\n", name="t")
-    assert tree.labels == ("1", "2", "[1, 10[", "*")
 
 
 @pytest.mark.parametrize(
@@ -98,20 +86,6 @@ def test_yaml_that_is_no_tree_is_refused(text: str, message: str) -> None:
         from_yaml_text(text, name="tree.yaml")
 
 
-def test_json() -> None:
-    assert from_json_text('{"any": {"x": ["a", "b"], "c": {}}}', name="t").labels == (
-        "a",
-        "b",
-        "c",
-        "x",
-        "any",
-    )
-    with pytest.raises(TaxonomyError, match="one label"):
-        from_json_text('{"any": {"x": ["a"], "x": ["b"]}}', name="t")
-    with pytest.raises(TaxonomyError, match="line 1: this is no JSON"):
-        from_json_text('{"any": ', name="t")
-
-
 def test_a_mapping_that_holds_itself_is_refused() -> None:
     loop: dict[str, object] = {}
     loop["x"] = {"y": loop, "z": None}
@@ -139,14 +113,6 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes | str | None
         read_taxonomy(path)
 
 
-def test_paths_are_relative_to_the_policy(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "t.csv").write_bytes(b"\xef\xbb\xbfa;*\nb;*\n")
-    builder = FileTaxonomy.model_validate("sub/t.csv").resolve(tmp_path)
-    assert builder.build(pa.array([])).leaf_labels == ("a", "b")
-    assert builder.resolve(Path("elsewhere")) == builder
-
-
 def test_round_trip_of_labels_that_need_quotes(tmp_path: Path) -> None:
     tree = from_nested({"*": {'a;"b"': ["no", "1", "x\ny", "[1, 2["], "ü, é": ["null", "~"], "#": {}}})
     for name, write in (("t.csv", to_arx_csv), ("t.yaml", to_nested_yaml)):
@@ -154,13 +120,6 @@ def test_round_trip_of_labels_that_need_quotes(tmp_path: Path) -> None:
         again = read_taxonomy(tmp_path / name)
         assert to_nested(again) == to_nested(tree)
         assert again.labels == tree.labels
-
-
-def test_the_missing_leaf_is_not_exported(tmp_path: Path) -> None:
-    tree = from_nested({"*": ["a", "b"]})
-    to_arx_csv(tree.with_missing(), tmp_path / "t.csv")
-    assert read_taxonomy(tmp_path / "t.csv").labels == tree.labels
-    assert to_nested(tree.with_missing()) == to_nested(tree)
 
 
 def test_a_code_that_is_also_a_group_lies_under_it() -> None:

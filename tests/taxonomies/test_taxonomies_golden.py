@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.taxonomies.builders.listed import FileTaxonomy, MaskTaxonomy, TreeTaxonomy, read_taxonomy
+from shoal.taxonomies.builders.listed import FileTaxonomy, TreeTaxonomy, read_taxonomy
 
 # labels per level, as the data's README lists them
 ADULT = {
@@ -77,12 +77,3 @@ def test_figure_1_age_and_disease() -> None:
     ).build(pa.array([]))
     assert disease.label(0, 2) == "hemal disease"
     assert disease.label(0, 4) == "any"
-
-
-def test_figure_1_zipcodes() -> None:
-    codes = pa.array([10001, 10005, 10011, 10019])
-    zipcodes = MaskTaxonomy(length=5, keep=(4,)).build(codes)
-    assert zipcodes.label(0, 2) == "1000*"
-    assert zipcodes.label(2, 4) == "1001*"
-    assert zipcodes.label(1, 3) == "[10005, 10011]"
-    assert zipcodes.encode(codes).tolist() == [0, 1, 2, 3]

@@ -28,13 +28,6 @@ def test_leaves_come_first_children_before_parents_and_the_root_last(uneven: Tax
     assert (uneven.root, uneven.n_nodes, uneven.height, uneven.n_leaves) == (6, 7, 3, 4)
 
 
-def test_children_in_leaf_order(uneven: Taxonomy) -> None:
-    assert uneven.children(6) == (5, 3)
-    assert uneven.children(5) == (4, 2)
-    assert uneven.children(0) == ()
-    assert [uneven.is_leaf(node) for node in (3, 4)] == [True, False]
-
-
 def test_generalizing_by_height_stops_leaves_that_are_nearer_to_the_root(uneven: Taxonomy) -> None:
     assert uneven.height == 3
     assert uneven.node_at(0).tolist() == [0, 1, 2, 3]
@@ -68,14 +61,6 @@ def test_a_range_is_named_by_the_fewest_nodes() -> None:
     tree = from_nested({"any": {"x": ["a", "b"], "y": ["c", "d"], "z": ["e", "f"]}})
     assert tree.label(1, 6) == "{b, y, z}"
     assert [tree.labels[node] for node in tree.tiles(0, 5)] == ["x", "y", "e"]
-
-
-def test_a_chain_reads_as_its_lowest_node() -> None:
-    tree = from_nested({"any": {"x": {"y": ["a", "b"]}, "z": ["c"]}})
-    assert tree.label(0, 2) == "y"
-    assert tree.label(2, 3) == "c"
-    only = from_nested({"any": {"x": ["a", "b"]}})  # a group of all values is more than nothing
-    assert (only.label(0, 2), only.cover(0, 2)) == ("x", {"values": ["a", "b"]})
 
 
 def test_a_chain_reads_as_the_node_of_the_chosen_level() -> None:
@@ -133,19 +118,6 @@ def test_made_up_labels_never_repeat_a_node_label() -> None:
     assert by_hand.label(0, 2) == "{a, b} (range)"
 
 
-def test_labels_with_commas_are_quoted_in_sets() -> None:
-    tree = from_nested({"*": ["a", "b, c", "a, b", "c"]})
-    assert tree.label(0, 2) == '{a, "b, c"}'
-    assert tree.label(2, 4) == '{"a, b", c}'
-
-
-def test_the_only_value_of_a_tree_reads_as_itself() -> None:
-    tree = from_nested({"*": ["a"]})
-    assert tree.label(0, 1) == "a"
-    assert tree.cover(0, 1) == {"values": ["a"]}
-    assert tree.with_missing().label(0, 2) == "*"
-
-
 @pytest.mark.parametrize(
     ("labels", "parents", "message"),
     [
@@ -161,11 +133,6 @@ def test_the_only_value_of_a_tree_reads_as_itself() -> None:
 def test_what_is_no_tree_is_refused(labels: list[str], parents: list[int], message: str) -> None:
     with pytest.raises(TaxonomyError, match=message):
         from_parents(labels, parents, name="colours")
-
-
-def test_messages_name_the_taxonomy_and_the_line() -> None:
-    with pytest.raises(TaxonomyError, match=r"colours has 2 roots, among them 'r' \(line 3\) and 's' \(line 7\)"):
-        from_parents(["r", "s", "a"], [-1, -1, 0], name="colours", lines=[3, 7, 8])
 
 
 @pytest.mark.parametrize(

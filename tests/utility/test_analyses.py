@@ -79,12 +79,3 @@ def test_what_is_kept_lies_between_nothing_and_all_in_every_form(method: str) ->
     if method == "plain":
         assert utility["association-kept"] == pytest.approx(1)
     assert "utility" not in release.manifest
-
-
-def test_synthetic_rows_are_measured_for_the_data_holder() -> None:
-    pytest.importorskip("opendp")
-    told = attributes("age sex illness", sex={"taxonomy": {"flat": {"values": ["f", "m"]}}})
-    policy = {"attributes": told, "privacy": [], "method": {"synthetic": {"epsilon": 3}}}
-    release = shoal.anonymize(people(200, columns="age sex illness"), policy, utility="full")
-    assert 0 <= release.evidence["utility"]["association-kept"] <= 1
-    assert "utility" not in release.manifest

@@ -10,24 +10,13 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.files import from_nested
-from shoal.utility import rows as rows_module
-from shoal.utility.association_kept import AssociationKept, contingency
+from shoal.utility.association_kept import contingency
 from shoal.utility.count_error import CountError
-from shoal.utility.rows import Column, Rows, rows_published
-
-LEAVES = (9, 4, 3, 2)
+from shoal.utility.rows import Column, Rows
 
 
 def flat(n_leaves: int) -> Attribute:
     return Attribute(f"of {n_leaves}", from_nested({"*": [f"v{leaf}" for leaf in range(n_leaves)]}))
-
-
-def problem(n_sensitive: int, n_cells: int = 200, leaves: tuple[int, ...] = LEAVES) -> Problem:
-    rng = np.random.default_rng(7)
-    attributes = tuple(flat(n_leaves) for n_leaves in leaves)
-    codes = tuple(rng.integers(n_leaves, size=n_cells) for n_leaves in leaves)
-    place = len(leaves) - n_sensitive
-    return Problem(attributes[:place], attributes[place:], Cells(codes, rng.integers(1, 5, n_cells)), ())
 
 
 def one_class(of: Problem) -> Plan:
@@ -47,36 +36,6 @@ def test_errors_of_counts_by_their_size_by_hand() -> None:
     assert figures["count-error-1000"] == pytest.approx(large)
 
 
-def test_tables_without_large_counts_say_nothing_of_them() -> None:
-    table = Problem((flat(3),), (), Cells((np.arange(3),), np.array([4, 1, 1])), ())
-    figures = CountError().figures(table, one_class(table))
-    assert figures == {"count-error": pytest.approx(1.0)}  # 2 of each: off by 1/2, 1 and 1
-
-
-def test_tables_of_many_items_are_spread_one_column_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(3)
-    columns = tuple(
-        Column.of_ranges(lo := rng.integers(0, 4, 5), lo + rng.integers(1, 4, 5), np.arange(9.0)) for _ in range(3)
-    )
-    tables = tabulate_leaves(Rows(columns, rng.random(5)))
-    at_once = tables.expect((0, 1, 2))
-    monkeypatch.setattr(rows_module, "_DENSE", 0)
-    monkeypatch.setattr(rows_module, "_PER_ROW", 0)
-    assert tables.expect((0, 1, 2)) == pytest.approx(at_once, abs=1e-12)
-    assert tables.expect((2, 0)) == pytest.approx(at_once.sum(axis=1).T, abs=1e-12)
-
-
-def test_wide_attributes_are_compared_in_bins() -> None:
-    rng = np.random.default_rng(2)
-    first = rng.integers(1000, size=3000)
-    table = Problem((flat(1000), flat(1000)), (), Cells((first, first), np.ones(3000, dtype=np.int64)), ())
-    leaves = np.unique(first)
-    ends = np.stack([leaves, leaves], axis=1).astype(np.int32)
-    same = Plan.of_cells(ends, ends + 1, np.searchsorted(leaves, first).astype(np.int32), table.cells.counts)
-    assert AssociationKept().of(table, same) == pytest.approx(1)
-    assert AssociationKept().of(table, one_class(table)) == pytest.approx(0, abs=1e-6)
-
-
 def test_contingency_tables_by_hand() -> None:
     # rows 2 and 2, columns 3 and 1: expected 1.5 and 0.5, each off by a half
     assert contingency(np.array([[2.0, 0.0], [1.0, 1.0]])) == pytest.approx((0.25 / 1.5 * 2 + 0.25 / 0.5 * 2) / 4)
@@ -90,10 +49,3 @@ def test_gaps_in_what_occurs_get_no_records() -> None:
     other = Column.of_leaves(np.array([0, 1]), 2)
     table = tabulate_leaves(Rows((column, other), np.array([4.0, 1.0]))).expect((0, 1))
     assert table.tolist() == [[2, 0], [0, 0], [2, 0], [0, 1]]
-
-
-def test_rows_that_are_equal_are_counted_once() -> None:
-    table = problem(1)
-    published = rows_published(table, one_class(table))
-    assert len(published.records) == LEAVES[-1]
-    assert published.records.sum() == table.cells.n_records

@@ -20,13 +20,10 @@ from shoal.plan.problem import Attribute, Problem
 from shoal.plan.synthetic import Domain, SyntheticPlan
 from shoal.release.release import Release
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
-from shoal.taxonomies.construct import from_levels
 from shoal.taxonomies.files import from_nested
-from shoal.taxonomies.scales import Categories
 from shoal.utility.marginals import (
     MOST_BINS,
     UNWEIGHTED,
-    Marginals,
     choose_sets,
     describe_marginals,
     find_edges,
@@ -140,29 +137,6 @@ def test_one_class_is_below_the_shuffled_baseline() -> None:
     assert all(found.below_shuffled for found in together)
 
 
-def test_the_fresh_baseline_is_what_another_sample_scores() -> None:
-    """Of 20 pairs of samples of one population; both are means over many cells, so that they agree within a tenth."""
-    rng = np.random.default_rng(8)
-    stated, reached = [], []
-    for _ in range(20):
-        one, other = (problem_of(dependent_records(rng, 2000)) for _ in range(2))
-        stated.append(1000 - score_marginals(one, original_rows(one))[-1].fresh)
-        reached.append(1000 - score_marginals(one, original_rows(other))[-1].release)
-    assert np.mean(stated) == pytest.approx(np.mean(reached), rel=0.1)
-
-
-def test_weights_count_as_so_many_records() -> None:
-    rng = np.random.default_rng(9)
-    problem = problem_of(dependent_records(rng, 60))
-    times = rng.integers(1, 4, problem.cells.n_cells)
-    repeated = Problem(problem.quasi, problem.sensitive, Cells(problem.cells.codes, problem.cells.counts * times), ())
-    plan, again = (halves(one, np.random.default_rng(1)) for one in (problem, repeated))
-    weighted = score_marginals(problem, view_plan(problem, plan, times.astype(float)), times.astype(float))
-    for one, other in zip(weighted, score_marginals(repeated, view_plan(repeated, again)), strict=True):
-        assert one.release == pytest.approx(other.release)
-        assert one.shuffled == pytest.approx(other.shuffled)
-
-
 def weigh(sexes: list[str | None], weights: list[Any], method: str = "mondrian", **how: Any) -> Release:
     """Publish records of all sexes in one class, whose label says nothing of how many are of which."""
     illness = ["flu", "gout"] * (len(sexes) // 2) + ["flu"] * (len(sexes) % 2)
@@ -203,12 +177,6 @@ def test_a_label_of_several_values_never_scores_as_a_value() -> None:
     assert alone["release"] == pytest.approx(1000 * (1 - lost))
 
 
-def test_relations_are_judged_by_the_records_that_have_values() -> None:
-    figures = (3, 1, 1, 90, 90, False)
-    assert not Marginals(*figures, release=400.0, known=700.0, shuffled=600.0, fresh=900.0).below_shuffled
-    assert Marginals(*figures, release=400.0, known=500.0, shuffled=600.0, fresh=900.0).below_shuffled
-
-
 def test_weights_are_left_out_unless_the_policy_says_how_they_are_published() -> None:
     weights = [11, 11, 29, 29]
     hidden = weigh(["F", "F", "M", "M"], weights)
@@ -220,11 +188,6 @@ def test_weights_are_left_out_unless_the_policy_says_how_they_are_published() ->
     assert sorted(rounded.data.column("weight").to_pylist()) == [10, 10, 30, 30]
     lonely = weigh(["F", "F", "M", "M"], [1, 2, 3, 4], publish="as-is").findings
     assert any(one.id == "isolating-columns" and one.about == ("weight",) for one in lonely)
-
-
-def test_a_sliced_release_is_compared_with_weighted_tables() -> None:
-    evidence = weigh(["F", "F", "M", "M"], [1, 1, 9, 9], "anatomy").evidence
-    assert evidence["marginals"][0]["weighted"]
 
 
 @pytest.mark.parametrize(
@@ -253,25 +216,3 @@ def test_bins_end_where_groups_do_and_have_about_as_many_records() -> None:
     assert len(edges) <= MOST_BINS + 1
     assert set(edges.tolist()) <= set(range(0, 1001, 10))
     assert len(edges[edges <= 100]) > MOST_BINS / 2
-
-
-def test_many_values_without_groups_are_compared_in_bins_too() -> None:
-    flat = from_levels([f"v{leaf:03}" for leaf in range(300)], [], Categories(None), declared=False).with_missing()
-    edges = find_edges(flat, np.ones(301))
-    assert len(edges) == MOST_BINS + 2
-    assert edges[-2:].tolist() == [300, 301]
-
-
-def test_nothing_published_is_no_better_than_anything() -> None:
-    problem = problem_of(dependent_records(np.random.default_rng(2), 50))
-    nobody = np.full(problem.cells.n_cells, -1, dtype=np.int32)
-    lo = np.zeros((0, 3), dtype=np.int32)
-    plan = Plan.of_cells(lo, lo, nobody, problem.cells.counts)
-    assert [found.release for found in score_marginals(problem, view_plan(problem, plan))] == [0, 0, 0]
-
-
-def test_the_same_draw_every_time() -> None:
-    problem = problem_of(dependent_records(np.random.default_rng(3), 90))
-    first, again = (score_marginals(problem, original_rows(problem)) for _ in range(2))
-    assert first == again
-    assert isinstance(first[0], Marginals)

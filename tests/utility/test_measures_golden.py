@@ -80,17 +80,6 @@ def test_figure_2_by_hand() -> None:
     assert found["loss"] == pytest.approx((160 - 12) / (12 * 19))
 
 
-def test_figure_2_without_generalized_diseases_protects_otherwise() -> None:
-    problem, plan = figure_2([(group, disease, False) for group, disease, _ in PATIENTS])
-    # the first class is now 3/4, 1, 1, 1 against 0.5, 0.75, 1, 1; the others still meet psi exactly
-    assert measure(problem, plan, expensive=True)["excessive-protection"] == 0
-    first = replace(problem, cells=Cells(tuple(codes[:4] for codes in problem.cells.codes), problem.cells.counts[:4]))
-    requirement = replace(problem.requirements[0], values=problem.requirements[0].values[:4])
-    alone = Plan.of_cells(LO[:1], HI[:1], np.zeros(4, dtype=np.int32), first.cells.counts)
-    found = measure(replace(first, requirements=(requirement,)), alone, expensive=True)
-    assert found["excessive-protection"] == pytest.approx(0.5)
-
-
 def test_arx_formulas_by_hand() -> None:
     # 8 records: city a x 4, b x 2, c x 1, d x 1; {a, b} together, c and d together, d withheld
     city = from_nested({"*": {"north": ["a", "b"], "south": ["c", "d"]}})

@@ -9,11 +9,10 @@ import pytest
 from shoal.plan.cells import Cells
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility.base import measure
-from shoal.utility.information import relative_widths
 
 CITY = from_nested({"*": {"north": ["a", "b"], "south": ["c", "d", "e"]}})  # 5 leaves
 AGE = IntervalsTaxonomy(min=0, max=10, widths=(5,)).build(pa.array([]))  # 11 leaves, 0 to 10
@@ -80,26 +79,6 @@ def test_nothing_changed_and_all_lost() -> None:
         "non-uniform-entropy": pytest.approx(2 * sum(bits)),
         "um": pytest.approx((1 / 5 + 1 / 11 + 1) / 3),
     }
-
-
-def test_numbers_count_by_distance_and_categories_by_leaves() -> None:
-    uneven = NumbersTaxonomy().build(pa.array([0, 1, 10]))
-    lo, hi = np.array([0, 1, 0], dtype=np.int32), np.array([2, 3, 3], dtype=np.int32)
-    assert relative_widths(uneven, lo, hi).tolist() == pytest.approx([0.1, 0.9, 1])
-    assert relative_widths(ILL, np.array([0, 0]), np.array([1, 2])).tolist() == [0, 1]
-
-
-def test_what_may_be_missing_is_lost_but_known_to_be_missing_is_not() -> None:
-    gaps = AGE.with_missing()
-    lo = np.array([11, 10, 0, 0], dtype=np.int32)
-    hi = np.array([12, 12, 11, 12], dtype=np.int32)
-    # missing itself; 10 or missing; any number; anything
-    assert relative_widths(gaps, lo, hi).tolist() == [0, 1, 1, 1]
-
-
-def test_an_attribute_of_one_value_cannot_lose() -> None:
-    single = from_nested({"*": ["only"]})
-    assert relative_widths(single, np.array([0]), np.array([1])).tolist() == [0]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -85,13 +85,6 @@ def test_every_method_publishes_codes_under_numeric_groups(folder: Path, data: s
         assert all(label in known or label[0] in "{[" for label in shown)  # sets and ranges of codes, and no averages
 
 
-def test_a_group_that_is_spelled_like_a_value_has_brackets(folder: Path) -> None:
-    release = anonymize(folder, "people.csv", {"mondrian": {}})
-    labels = release.manifest["attributes"]["place"]["labels"]
-    assert labels["(20)"] == {"values": ["10", "20", "21"]}
-    assert labels["20"] == {"values": ["20"]}
-
-
 @pytest.fixture
 def out(folder: Path, tmp_path: Path) -> Path:
     anonymize(folder, "people.csv", {"mondrian": {}}, tmp_path / "out")
@@ -174,13 +167,3 @@ def test_intervals_of_a_hierarchy_with_gaps_are_accepted(labels: str, kind: str)
     assert release.verification.verified
     assert labels.format(20, 29) in release.data["age"].to_pylist()
     assert release.manifest["attributes"]["age"]["kind"] == kind
-
-
-def test_the_check_of_truth_names_the_columns(folder: Path, out: Path) -> None:
-    """The source has other occupations than those that were published."""
-    table = pc.read_csv(folder / "people.csv", convert_options=pc.ConvertOptions(column_types={"nace": pa.string()}))
-    isco = table["isco"].to_pylist()
-    place = table.column_names.index("isco")
-    other = table.set_column(place, "isco", pa.array(isco[400:] + isco[:400]))
-    (truth,) = [check.detail for check in verify(out, source=other).checks if check.name == "truth"]
-    assert "source value and label do not fit, in isco, by the witness" in truth

@@ -316,34 +316,6 @@ def test_values_before_techniques_satisfy_the_promise_too() -> None:
     assert "has no order" in ordered.detail
 
 
-def test_classes_of_values_before_techniques_beside_labels_of_sensitive_values() -> None:
-    names = ("flu", "gout")
-    attributes = {
-        "a": {**PLAIN, "labels": {"x": {"values": ["x"]}, "y": {"values": ["y"]}}},
-        "s": {
-            "role": "sensitive",
-            "kind": "category",
-            "labels": {"both": {"values": [*names]}, **{n: {"values": [n]} for n in names}},
-        },
-        "t": {"role": "sensitive", "kind": "category"},
-    }
-    promised = [{"model": "distinct-l-diversity", "parameters": {"l": 2, "attribute": "t"}, "achieved": 2.0}]
-    witness = np.array([1 + 0 * 5 + 0, 1 + 0 * 5 + 0, 1 + 1 * 5 + 1, 1 + 1 * 5 + 2])
-    for true, faults in ((["2", "2", "1", "1"], {"true values"}), (["2", "1", "2", "1"], set())):
-        source = pa.table({"a": ["x", "x", "y", "y"], "s": [*names, *names], "t": true})
-        table = pa.table({"a": ["x", "x", "y", "y"], "s": ["both", "both", *names], "t": ["1", "2", "2", "1"]})
-        manifest = {
-            "format": 1, "shoal_version": "0", "method": "sweep", "method_parameters": {}, "rows": 4, "withheld": 0,
-            "guarantees": promised, "parts": [["a", "s", "t"]], "attributes": attributes,
-            "techniques": {"t": MOVED["s"]}, "missing": {"policy": "category", "tokens": [""], "dropped": 0},
-        }  # fmt: skip
-        found = verify_table(table, manifest, source=open_source(source), witness=witness)
-        assert fail(found) == faults
-        assert [check.detail for check in found.checks if check.name == "true values" and not check.ok] == [
-            "distinct-l-diversity: 2 classes fail by the values before it" for _ in faults
-        ]
-
-
 def hide(values: Sequence[str | None], model: str = "distinct-l-diversity", **parameters: Any) -> bool | None:
     """Whether withheld people with these values satisfy a promise, as three classes do; None: it is not judged."""
     changes = {key: parameters.pop(key) for key in ("missing", "sample", "techniques") if key in parameters}
@@ -379,15 +351,6 @@ def test_withheld_people_satisfy_the_models_of_values() -> None:
     assert hide(["flu", "flu", "gout", "pox"], "tau-l-diversity", tau=0.4, l=2) is True
     assert hide(["gout", "gout", "flu", "pox"], "tau-l-diversity", tau=0.4, l=2) is False
     assert hide(["flu", "flu", "flu", "pox"], "tau-l-diversity", tau=0.6, l=2) is False
-
-
-def test_people_who_lack_a_value_are_not_withheld() -> None:
-    gone = {"policy": "drop", "tokens": ["", "?"], "dropped": 1}
-    for value in ("?", "", None):
-        assert hide(["flu", value], l=2, missing=gone) is False
-        assert hide(["flu", "gout", value], l=2, missing=gone) is True
-    assert hide(["flu", "?"], l=2) is True
-    assert hide(["flu"], l=2, techniques=MOVED) is None
 
 
 def test_joint_values_of_withheld_people() -> None:

@@ -75,21 +75,6 @@ def test_public_files_are_verified_as_far_as_they_show(public: Path) -> None:
     assert "Verified as far as public files show" in said.stdout
 
 
-def test_a_received_release_can_be_read(public: Path) -> None:
-    received = shoal.read_release(public)
-    assert received.table.num_rows == 600
-    assert received.verification.unshown
-
-
-def test_the_data_holder_verifies_all_of_it(release: shoal.Release) -> None:
-    assert release.folder is not None
-    found = shoal.verify(release.folder, source=stays())
-    assert found.verified
-    assert not found.unshown
-    assert found.as_dict()["message"] == "verified"
-    assert all(one.achieved is not None for one in found.guarantees)
-
-
 def verify_changed(release: shoal.Release, model: str, **changes: Any) -> Verification:
     """Verify the rows in memory under another guarantee of one model."""
     manifest = copy.deepcopy(dict(release.manifest))

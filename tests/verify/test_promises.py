@@ -359,15 +359,6 @@ def test_people_with_several_values_and_classes_of_harmless_ones() -> None:
     assert judge_each("recursive-cl-diversity", found, c=9, l=2)[1] == [2, 2 / 3, 1, 1]
 
 
-def test_few_people_with_several_values() -> None:
-    """One person with c and d; three people of whom all have a, two b and one c; two people with b and c."""
-    found = put(((0, 0, 1, 1), (3, 2, 1, 0), (0, 2, 2, 0)), sizes=[1, 3, 2])
-    assert judge_each("distinct-l-diversity", found, l=1, harmless=["c"]) == ([True] * 3, [1, 1, 1])
-    assert judge_each("entropy-l-diversity", found, l=1, harmless=["c"])[1] == pytest.approx([1, 1, 1])
-    other = put(((0, 0, 4, 0), (2, 1, 0, 3)), sizes=[4, 5])  # the people of the second class have 6 values
-    assert judge_each("entropy-l-diversity", other, l=1, **HARMLESS)[1] == pytest.approx([50, 2.5])
-
-
 def test_no_tolerance_lets_a_limit_be_exceeded() -> None:
     """Logarithms and shares must be below their limits by more than rounding, which is relative and absolute."""
     for most in (3, 9):  # changes by ln 2 and ln 5
@@ -602,21 +593,6 @@ def test_harmful_items_are_counted_in_all_sets_that_have_them() -> None:
         assert "separator" in explain("confidence-bounding", sets, most=0.5, separator=separator)
 
 
-def test_items_of_sets_beside_counting_them_one_by_one() -> None:
-    names = ("a", "a;b", "b; c;d", "c;a")
-    for classes in TABLES:
-        found = put(classes, names)
-        for harmless in ([], ["a"], ["b", "c"]):
-            items = [{item.strip() for item in name.split(";")} - set(harmless) for name in names]
-            wanted = [
-                max(sum(count for count, own in zip(counts, items, strict=True) if item in own) for item in "abcd")
-                / sum(counts)
-                for counts in classes
-            ]
-            reached = judge_each("confidence-bounding", found, most=0.5, harmless=harmless, separator=";")[1]
-            assert reached == pytest.approx(wanted), (classes, harmless)
-
-
 def test_populations() -> None:
     def covered(*rows: tuple[int, int]) -> Counts:
         name = f"counts{next(NUMBERS)}"
@@ -751,15 +727,6 @@ def test_plans_promise_what_no_other_release_can() -> None:
     for model, main in whole.items():
         assert read_promise(model, {main: 1.5, "delta": 0.1}, None, ["s"], agreed=True).obstacle
     assert not read_promise("entropy-l-delta-diversity", {"l": 1.5, "delta": 0.1}, None, [], agreed=True).obstacle
-
-
-def test_which_of_several_classes_is_the_worst() -> None:
-    least = {"k-anonymity", "column-frequency", "k-map", "distinct-l-diversity"}
-    least |= {"simple-l-diversity", "entropy-l-diversity"}
-    for model in PARAMETERS:
-        worst = Promise(model, {}, None).kind.worst
-        assert worst(1.0, 2.0) == (1.0 if model in least else 2.0), model
-    assert Promise("strange", {}, None).kind.worst(1.0, 2.0) == 2.0
 
 
 def test_models_without_a_statement_are_never_confirmed() -> None:

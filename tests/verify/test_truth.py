@@ -143,36 +143,6 @@ def pack(sizes: Sequence[int], labels: IntArray) -> tuple[list[list[int]], list[
     return turned[: len(own)], turned[len(own) :]
 
 
-def test_class_numbers_have_all_labels() -> None:
-    for sizes in ([1], [3], [2, 5], [3, 3, 3], [1, 2, 3, 4]):
-        every = list(product(*(range(size + 2) for size in sizes)))
-        labels = np.array(every, dtype=np.int64).T.reshape(len(sizes), len(every))
-        packed, unpacked = pack(sizes, labels)
-        assert packed == [list(range(1, len(every) + 1))]
-        assert unpacked == labels.tolist()
-        assert ClassNumbers(sizes).bounds == [len(every)]
-
-
-def test_class_numbers_of_many_labels_have_several_columns() -> None:
-    rng = np.random.default_rng(1)
-    for sizes, columns in (
-        ([2**31 - 2] * 2, 2),
-        ([2**31 - 2, 2**30 - 2], 1),
-        ([2**30 - 2] * 5, 3),
-        ([2**20 - 2] * 7, 3),
-    ):
-        labels = np.array([rng.integers(0, size + 2, 50) for size in sizes])
-        labels[:, 0], labels[:, 1] = 0, [size + 1 for size in sizes]
-        packed, unpacked = pack(sizes, labels)
-        assert len(packed) == columns, sizes
-        assert unpacked == labels.tolist()
-
-
-def test_classes_of_a_manifest_are_numbered_by_its_labels() -> None:
-    assert ClassNumbers.of(read().labelled).bounds == [25]
-    assert ENGINE.fetch(f"SELECT {ClassNumbers.of(read().labelled).pack(['1', '2'])[0]}") == [(1 + 1 * 5 + 2,)]
-
-
 def test_columns_are_compared_in_the_type_that_both_can_have() -> None:
     for types, wanted in (
         (("VARCHAR", "VARCHAR"), "VARCHAR"),
@@ -355,19 +325,6 @@ def test_rows_that_lack_a_value_are_in_no_class() -> None:
     assert compare(kept, witness, **given)["truth"].ok
     inside = compare(kept, np.append(witness[:2], [1, 0]), **given)["truth"]
     assert inside.detail == "the witness puts 1 source row that lack a value and were dropped into classes"
-
-
-def test_without_a_witness_truth_is_not_checked() -> None:
-    found = compare(witness=None)["truth"]
-    assert (found.ok, found.done, found.required) == (True, False, True)
-
-
-def test_tables_without_traced_columns_cannot_be_compared() -> None:
-    moved = {"cost": {"technique": "permutation", "within": []}}
-    alone = {"cost": {"role": "insensitive", "kind": "number"}}
-    nothing = read(attributes=alone, techniques=moved, method="plain", guarantees=[])
-    assert truth.report_truth(nothing).ok
-    assert "no column follows" in truth.report_truth(nothing).detail
 
 
 def test_values_under_sensitive_labels_must_occur() -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests import tables
@@ -18,7 +15,6 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.core.errors import UsageError
 from shoal.manifest import PAGES
 from shoal.reports.pages import public_report
 from shoal.verify.result import Check, CheckedGuarantee, Verification
@@ -75,30 +71,3 @@ def test_wages_of_other_people_are_not_verified_without_a_witness(tmp_path: Path
     undone = {check["name"]: check["detail"] for check in answer["checks"] if check.get("required")}
     assert set(undone) == {"recorded", "truth"}
     assert all("not checked" in detail for detail in undone.values())
-
-
-@pytest.mark.parametrize("kind", ["pyarrow", "pandas", "polars"])
-def test_a_release_in_memory_is_verified(kind: str) -> None:
-    table = pa.table({"age": [31, 32, 46, 47] * 3, "cost": [1.5, None, 2.5, 4.0] * 3, "illness": ["flu", "cold"] * 6})
-    roles = {"age": {"role": "quasi"}, "cost": {"role": "insensitive"}, "illness": {"role": "sensitive"}}
-    data = {"pyarrow": table, "pandas": table.to_pandas(), "polars": polars.from_arrow(table)}[kind]
-    release = shoal.anonymize(data, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 3}}]}, seed=1)
-    assert shoal.verify(release).verdict == "verified"
-    assert shoal.verify(release, source=data).verdict == "incomplete"  # the witness is not kept
-    spoiled = replace(release, manifest={**release.manifest, "rows": 13})
-    assert "rows: 12 rows, the manifest says 13" in shoal.verify(spoiled).failures
-
-
-def test_a_written_release_is_verified_by_its_folder(tmp_path: Path) -> None:
-    table = pa.table({"age": [31, 32, 46, 47] * 3, "illness": ["flu", "cold"] * 6})
-    roles = {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}
-    policy = {"attributes": roles, "privacy": [{"k-anonymity": {"k": 3}}]}
-    release = shoal.anonymize(table, policy, out=tmp_path / "out", seed=1)
-    assert shoal.verify(release, source=table).verdict == "verified"
-    (tmp_path / "out" / "public" / "data.parquet").write_bytes(b"")
-    assert shoal.verify(release).verdict == "failed"
-
-
-def test_something_else_than_a_release_is_refused_in_words() -> None:
-    with pytest.raises(UsageError, match="give a release or its folder, not something of type NoneType"):
-        shoal.verify(None)  # type: ignore[arg-type]

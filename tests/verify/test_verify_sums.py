@@ -53,10 +53,6 @@ def is_true(verification: Verification) -> bool:
     return next(check.ok for check in verification.checks if check.name == "truth")
 
 
-def test_equal_contents_are_true() -> None:
-    assert verify(PUBLISHED, SOURCE).verified
-
-
 @pytest.mark.parametrize(
     ("column", "values"),
     [

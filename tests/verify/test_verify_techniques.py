@@ -10,20 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests import tables
-from typer.testing import CliRunner
 
 import shoal
-from shoal.cli import app
 from shoal.core.errors import InputError
 from shoal.manifest import Account
 from shoal.sources.opening import open_source
 from shoal.verify.account import check_account
 from shoal.verify.engine import Engine
 from shoal.verify.result import Check, Verification
-from shoal.verify.source_checks import is_likely_sample
 from shoal.verify.techniques.base import Column
 from shoal.verify.techniques.declared import Pseudonym
-from shoal.verify.verifier import verify, verify_table
+from shoal.verify.verifier import verify_table
 
 N = 60
 
@@ -86,7 +83,6 @@ def refusal(release: shoal.Release, changes: dict[str, Any], without: str | None
 
 
 NOISE = "techniques/age"
-CODING = {"technique": "coding", "decimals": 0}
 MATRIX = {"stratum": [], "values": ["1", "2"], "matrix": [[0.9, 0.1], [0.1, 0.9]]}
 PRAM: dict[str, Any] = {"technique": "pram", "keep": 0.8, "invariant": False, "strata": [], "applied": [MATRIX]}
 AREAS: dict[str, Any] = {
@@ -326,22 +322,3 @@ def test_reversible_tokens_of_values_of_any_length_have_the_form(length: int, tm
             engine.put("given", {"v": given})
             fault = Column.count(engine, "tokens", "given").find_fault(*declared.list_rules())
             assert (fault is None) == fine
-
-
-def test_a_sample_of_everything_or_nothing() -> None:
-    assert is_likely_sample(0, 0, 0.5)
-    assert is_likely_sample(0, 30, 0.5)  # one chance in 10**9
-    assert not is_likely_sample(0, 50, 0.5)
-    assert not is_likely_sample(50, 50, 0.5)
-    assert not is_likely_sample(-1, 50, 0.5)
-
-
-def test_what_the_command_says(tmp_path) -> None:
-    runner = CliRunner()
-    shoal.anonymize(people(), {"attributes": ATTRIBUTES, "method": "plain", "privacy": []}, out=tmp_path / "plain")
-    said = runner.invoke(app, ["verify", str(tmp_path / "plain")])
-    assert said.exit_code == 0
-    assert "promises nothing about people" in " ".join(said.stdout.split())
-    assert verify(tmp_path / "plain", source=open_source(people())).verified
-    stated = runner.invoke(app, ["verify", str(tmp_path / "plain"), "--json"])
-    assert json.loads(stated.stdout)["claims"] == []

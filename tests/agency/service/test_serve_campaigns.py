@@ -7,16 +7,6 @@ from typing import Any
 import pytest
 
 
-def test_a_campaign_is_what_was_asked_for(world: Any) -> None:
-    campaign = world.campaign(eta=0.0)
-    seen = world.caller("client").call("GET", campaign.path).json
-    assert seen["id"] == campaign.id
-    assert seen["state"] == "draft"
-    assert seen["domain"] == world.domain
-    assert (seen["l"], seen["delta"], seen["eta"]) == (3, 0.01, 0)
-    assert (seen["order"], seen["arrangement"], seen["records"]) == ("lexicographic", "contiguous", "paper")
-
-
 def test_lists_are_paged_and_complete(world: Any) -> None:
     made = [world.campaign().id for _ in range(5)]
     seen, after = [], 0
@@ -177,23 +167,6 @@ def test_the_agency_sees_who_contributed_and_not_what(world: Any) -> None:
     assert "angina" not in seen.body.decode()
     stated = {entry["owner"]: (entry["rows"], entry["records"]) for entry in seen.json["items"]}
     assert stated == {world.name(campaign.owner): (160, 4000), world.name(second): (8, 600)}
-
-
-@pytest.mark.parametrize("name", ["count", "probability"])
-def test_a_distribution_is_planned_from_the_draft(name: str, world: Any) -> None:
-    campaign = world.campaign()
-    place = f"{campaign.path}/distribution"
-    rows = world.counts()["rows"]
-    share = {40: 0.01, 30: 0.0075, 20: 0.005, 10: 0.0025}
-    if name == "probability":
-        rows = [[*row[:3], share[row[3]]] for row in rows]
-    assert world.agency.call("POST", f"{campaign.path}/plan", {"samples": 2000}).status == 409  # nothing to plan by
-    assert world.agency.call("PUT", place, {"columns": columns(world, name), "rows": rows}).status == 200
-    answer = world.agency.call("POST", f"{campaign.path}/plan", {"p": None, "samples": 2000})
-    assert answer.status == 201, answer
-    assert answer.json["classes"] > 1
-    assert answer.json["n_tight"] <= answer.json["n"] == answer.json["records"] <= 2000
-    assert campaign.state() == "planned"
 
 
 def test_distributions_that_are_refused(world: Any, agreed_error) -> None:

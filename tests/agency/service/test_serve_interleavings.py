@@ -213,51 +213,6 @@ def test_a_full_disk_or_a_database_that_may_only_be_read_is_503(inside: Inside, 
     assert of_error(sa.exc.ProgrammingError("", {}, Exception())).status == 500
 
 
-def test_two_who_migrate_at_once_both_succeed(empty_database) -> None:
-    address = empty_database()
-    failures = []
-
-    def run() -> None:
-        database = databases.open_database(address)
-        try:
-            create_tables(database)
-        except Exception as error:  # noqa: BLE001
-            failures.append(error)
-        database.engine.dispose()
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-
-
-def test_a_file_that_another_is_just_preparing_is_waited_for(monkeypatch) -> None:
-    """SQLite answers at once, whatever its timeout, if two change the journal of a new file."""
-    busy, broken = sqlite3.OperationalError("locked"), sqlite3.OperationalError("read-only")
-    busy.sqlite_errorcode, broken.sqlite_errorcode = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY
-
-    class Connection:
-        def __init__(self, *faults: Exception) -> None:
-            self.faults, self.done = list(faults), []
-
-        def execute(self, statement: str) -> None:
-            if self.faults:
-                raise self.faults.pop()
-            self.done.append(statement)
-
-    waiting = Connection(busy, busy)
-    databases._prepare_sqlite(waiting, None)
-    assert waiting.done[0] == "PRAGMA journal_mode=WAL"
-    assert len(waiting.done) == 4
-    with pytest.raises(sqlite3.OperationalError, match="read-only"):
-        databases._prepare_sqlite(Connection(broken), None)
-    monkeypatch.setattr(databases, "_SECONDS", -1)
-    with pytest.raises(sqlite3.OperationalError, match="locked"):
-        databases._prepare_sqlite(Connection(busy), None)
-
-
 def test_a_migration_that_fails_half_way_leaves_nothing(empty_database, monkeypatch) -> None:
     database = databases.open_database(empty_database())
 

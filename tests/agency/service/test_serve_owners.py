@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -187,43 +186,6 @@ def test_records_for_linked_releases_are_promised_to_remain(world: Any) -> None:
     assert "does not fail its part" not in statements[1]
     assert "except with probability 0.03" in statements[1]
     assert needed[0] != needed[1]
-
-
-@pytest.mark.parametrize(
-    ("promise", "parameters"),
-    [("k-delta-anonymity", {"k": 20}), ("entropy-l-delta-diversity", {"l": 2.5})],
-)
-def test_campaigns_for_other_promises_are_planned_and_their_releases_checked(
-    promise: str, parameters: dict[str, float], world: Any
-) -> None:
-    campaign = world.campaign("planned", promise=promise, **parameters)
-    seen = world.agency.call("GET", campaign.path).json
-    assert {name: seen[name] for name in ("promise", "l", "k")} == {
-        "promise": promise,
-        "l": None,
-        "k": None,
-        **parameters,
-    }
-    assert campaign.document()["promise"] == {"model": promise, **parameters}
-    body = campaign.release()
-    classes: dict[str, list[int]] = {}
-    for number, _, count in body["counts"]["rows"]:
-        classes.setdefault(number, []).append(count)
-
-    def reach(counts: list[int]) -> float:
-        size = sum(counts)
-        return size if "k" in parameters else math.exp(-sum(n / size * math.log(n / size) for n in counts))
-
-    achieved = min(map(reach, classes.values()))
-    for claimed, status in ((achieved + 1, 422), (achieved, 201)):
-        body["manifest"]["guarantees"] = [
-            {"model": promise, "parameters": {**parameters, "delta": 0.01}, "achieved": claimed}
-        ]
-        answer = campaign.owner.call("POST", f"{campaign.path}/releases", body)
-        assert answer.status == status, answer
-    said = world.agency.call("GET", f"{campaign.path}/guarantee?releases=3").json
-    assert said["promise"] == promise
-    assert "remain for everybody" not in said["statement"]
 
 
 def test_every_action_is_a_line_of_the_audit_log(world: Any) -> None:

@@ -85,25 +85,6 @@ def test_owners_and_the_agency_see_all_requests_and_clients_their_own(world: Any
     assert "token_id" not in own[0]
 
 
-def test_a_request_for_attributes_is_approved_for_a_campaign(world: Any, agreed_error) -> None:
-    campaign, client = world.campaign("planned"), world.caller("client")
-    made = client.call("POST", "/v1/requests", {"purpose": "x", "attributes": ["age", "illness"]}).json
-    place = f"/v1/requests/{made['id']}/decision"
-    for wrong, status in (
-        ({"state": "approved"}, 422),
-        ({"state": "approved", "campaign": 999_999_999}, 404),
-        ({"state": "open"}, 422),
-        ({"state": "approved", "campaign": campaign.id, "reason": "x" * 3000}, 422),
-    ):
-        answer = world.agency.call("POST", place, wrong)
-        assert answer.status == status, wrong
-        agreed_error(answer)
-    assert world.agency.call("POST", place, {"state": "approved", "campaign": campaign.id}).status == 200
-    assert client.call("GET", f"{campaign.path}/guarantee").status == 200
-    other = world.campaign("planned")
-    assert world.agency.call("POST", place, {"state": "refused", "campaign": other.id}).status == 422
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -167,17 +148,6 @@ def test_an_expired_token_is_refused_with_a_sentence_and_can_be_renewed(world: A
     assert world.agency.call("DELETE", f"/v1/tokens/{identity['id']}").status == 204
     assert world.agency.call("POST", place, {"days": 7}).status == 404  # revoked for good
     assert caller.call("GET", "/v1/campaigns").status == 401
-
-
-def test_tokens_expire_in_ninety_days_unless_something_else_is_said(world: Any) -> None:
-    from datetime import UTC, datetime
-
-    for days in (None, 7):
-        body = {"name": "x", "role": "client"} if days is None else {"name": "x", "role": "client", "days": days}
-        made = world.agency.call("POST", "/v1/tokens", body)
-        assert made.status == 201
-        left = datetime.fromisoformat(made.json["expires_at"]) - datetime.now(UTC)
-        assert round(left.total_seconds() / 86_400, 2) == (days or 90)
 
 
 def test_the_agency_renews_its_own_token_beside_the_service(new_world, shoal_agency) -> None:

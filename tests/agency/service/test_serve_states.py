@@ -67,15 +67,6 @@ def test_all_transitions_from_all_states(state: str, world: Any, states, agreed_
         assert campaign.state() == (after or state), (state, action)
 
 
-@pytest.mark.parametrize("state", ORDER)
-def test_states_that_are_no_states(state: str, world: Any, states, agreed_error) -> None:
-    for wrong in ("draft", "planned", "open", "", "Collecting", None, 1, ["closed"]):
-        answer = states[state].move(wrong)
-        assert answer.status in (409, 422), (wrong, answer)
-        agreed_error(answer)
-    assert states[state].state() == state
-
-
 @pytest.fixture
 def connection(world: Any):
     engine = sa.create_engine(world.service.database)

@@ -78,14 +78,6 @@ def test_the_tables_are_those_of_databases_in_use(empty_database, kind: str) -> 
     assert made == (Path(__file__).parent / f"schema-0002-{kind}.sql").read_text(encoding="utf-8")
 
 
-def test_the_command_migrates_and_may_be_run_again(empty_database) -> None:
-    database = empty_database()
-    for _ in range(2):
-        ended = agency("migrate", "--database", database)
-        assert ended.returncode == 0, ended.stderr
-        assert "Traceback" not in ended.stderr
-
-
 def test_nothing_is_served_from_a_database_without_tables(empty_database, kind: str) -> None:
     address = empty_database()
     database = open_database(address)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import socket
-import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,13 +90,3 @@ def test_somebody_may_vouch_for_a_proxy(tmp_path: Path, shoal_serving) -> None:
         with socket.create_connection((ADDRESS, port), timeout=10) as plain:
             plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert plain.recv(100).startswith(b"HTTP/1.1 200 ")
-
-
-def test_a_secured_port_shows_a_certificate_that_is_not_trusted_by_itself(secured: Any) -> None:
-    url, _ = secured
-    context = ssl.create_default_context()
-    with (
-        socket.create_connection((ADDRESS, int(url.rpartition(":")[2])), timeout=10) as plain,
-        pytest.raises(ssl.SSLCertVerificationError),
-    ):
-        context.wrap_socket(plain, server_hostname=ADDRESS)

@@ -16,22 +16,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import shoal
 from shoal.anonymize.opening import Options
 from shoal.anonymize.run import run
-from shoal.core.errors import InputError, UnreachableError, UsageError
+from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
-from shoal.core.registry import discover
 from shoal.engines.local import LocalEngine, SampledCells
 from shoal.engines.regions.budget import Budget
 from shoal.engines.regions.planning import Division
 from shoal.engines.spark import regions as regional
-from shoal.engines.spark import regions as regional_planning
-from shoal.engines.spark import regions as regional_routing
-from shoal.engines.spark.engine import SampleMerger, SamplePartition, SparkEngine, count_partitions, sample_message
+from shoal.engines.spark.engine import SparkEngine, count_partitions
 from shoal.engines.spark.regions import (
     COUNTS,
     FINDINGS,
@@ -41,7 +37,6 @@ from shoal.engines.spark.regions import (
     read_findings,
 )
 from shoal.engines.spark.rewriting import OrderHeap
-from shoal.methods.base import Method
 from shoal.plan.counted import Thinning
 from shoal.policy.policy import Policy
 from shoal.release.regions import column_regions
@@ -50,7 +45,6 @@ from shoal.sources.base import SourceOptions
 from shoal.sources.columns import UNCHANGED
 from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
-from shoal.sources.spark import shipping
 from shoal.sources.spark.shipping import PartitionForm, pack_message, receive
 from shoal.sources.spark.source import open_spark
 from shoal.verify.verifier import verify
@@ -129,11 +123,6 @@ def refuse_to_read(*_: object) -> Iterator[Any]:
     raise AssertionError("rows were read through the driver")
 
 
-def test_every_method_that_takes_regions_is_asked_for() -> None:
-    takes = {name for name, kind in discover("shoal.methods", Method).items() if kind.takes_regions is not None}
-    assert takes == set(ASKED)
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", [name for name in ASKED if name != "mondrian"])  # of which the next test is
 def test_a_frame_is_planned_by_regions_where_its_partitions_are(
@@ -178,30 +167,6 @@ def test_the_same_sample_gives_the_regions_and_rows_of_the_local_engine(
     assert release.evidence["risk_before"] == local.evidence["risk_before"]
     rows = [Counter(map(str, data.to_pylist())) for data in (local.data, release.data.toArrow())]
     assert rows[0] == rows[1]
-
-
-def test_files_with_a_seed_are_published_alike(spark: Any, few: Budget, tmp_path: Path) -> None:
-    table = crowd(6)
-    for number in range(3):
-        (tmp_path / "people").mkdir(exist_ok=True)
-        pq.write_table(table.slice(1000 * number, 1000), tmp_path / "people" / f"{number}.parquet", row_group_size=400)
-    wanted = asked("mondrian", method={"hilbert": {}})
-    releases = [
-        shoal.anonymize(str(tmp_path / "people"), wanted, out=tmp_path / name, engine="spark", seed=10)
-        for name in ("once", "again")
-    ]
-    files = [pq.read_table(release.data_file) for release in releases]
-    assert releases[0].evidence["search"]["regions"] >= 2
-    assert files[0].equals(files[1])
-    assert verify(tmp_path / "once", source=open_source(tmp_path / "people")).verified
-    check_records(table, releases[0], files[0])
-    ids = files[0]["id"].to_numpy()
-    assert abs(np.corrcoef(ids, np.arange(len(ids)))[0, 1]) < 8 / np.sqrt(len(ids))  # the order tells nothing of them
-
-
-def test_a_method_that_decides_at_once_says_what_it_needs(spark: Any, few: Budget) -> None:
-    with pytest.raises(UsageError, match=r"method incognito decides .* with --memory"):
-        shoal.anonymize(spark.createDataFrame(crowd(7)), asked("incognito"))
 
 
 def test_rows_that_get_lost_before_they_are_counted_are_noticed(spark: Any, few: Budget, monkeypatch: Any) -> None:
@@ -311,37 +276,11 @@ def packed(pieces: Pieces) -> list[tuple[int, int, int, bytes]]:
     return [(*where, pack_message(batch)) for *where, batch in pieces]
 
 
-def test_partitions_count_their_rows_as_one_pass_does(planned: Planned) -> None:
-    looked, router = planned.route.looked, planned.division.router()
-    tally = router.counts()
-    source = open_arrow(planned.table, SourceOptions(), "people", 700)
-    for routed in LocalEngine(1).locate_keys(source, looked, (), Silent(), router.route_batch):
-        tally.add(routed)
-    assert np.array_equal(tally.sizes, planned.counts.sizes)
-    assert tally.sizes.sum() == N_ROWS
-    for names, table in tally.values.items():
-        assert np.array_equal(table, planned.counts.values[names])
-
-
 def test_a_partition_with_other_rows_than_it_had_stops(planned: Planned) -> None:
     fewer = replace(planned.route, n_rows=(999, 1000, 1000))
     columns = [*planned.route.looked.columns, "id"]
     with pytest.raises(InputError, match="changed while it was being read"):
         list(fewer(0, iter(parts_of(planned.table.select(columns), 3)[0])))
-
-
-def test_pieces_do_not_depend_on_how_many_rows_are_cut_at_once(planned: Planned, monkeypatch: Any) -> None:
-    monkeypatch.setattr(regional_routing, "ROWS_AT_ONCE", 300)
-    monkeypatch.setattr(shipping, "CHUNK_ROWS", 100)
-    parts = parts_of(planned.table.select([*planned.route.looked.columns, "id"]), 3)
-    smaller = made(planned.route, parts)
-    assert len(smaller) > len(planned.routed)
-    for destination in range(len(planned.division.tree.leaves)):
-        both = [
-            pa.Table.from_batches([batch for *_, to, batch in pieces if to == destination])
-            for pieces in (planned.routed, smaller)
-        ]
-        assert both[0].equals(both[1])
 
 
 def test_a_task_that_runs_twice_plans_deals_and_orders_alike(planned: Planned) -> None:
@@ -352,20 +291,6 @@ def test_a_task_that_runs_twice_plans_deals_and_orders_alike(planned: Planned) -
         assert rows == [piece for piece in packed(again) if piece[2] != FINDINGS]
     other = planned.plan(replace(planned.work, secret=b"another"))
     assert packed(other) != packed(once)
-
-
-def test_every_batch_of_every_region_is_scattered_in_its_own_way(planned: Planned, monkeypatch: Any) -> None:
-    used: list[tuple[Any, ...]] = []
-
-    def scattered(batch: pa.RecordBatch, n_heaps: int, *how: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
-        used.append(how)
-        return real(batch, n_heaps, *how)
-
-    real = regional_planning.scatter
-    monkeypatch.setattr(regional_planning, "scatter", scattered)
-    planned.plan(planned.work)
-    assert len(set(used)) == len(used) > len(planned.regions)
-    assert {secret for secret, *_ in used} == {planned.work.secret}
 
 
 def test_the_rows_of_all_heaps_are_those_of_the_source_under_labels_that_cover_them(planned: Planned) -> None:
@@ -415,52 +340,3 @@ def test_what_a_region_is_refused_for_reaches_the_driver(planned: Planned, monke
     assert destination == FINDINGS
     with pytest.raises(UnreachableError, match="in a region of a table larger than memory: too few"):
         read_findings(message)
-
-
-@pytest.fixture(scope="module")
-def messages() -> list[pa.RecordBatch]:
-    """What five partitions tell of a sample, a quarter of the rows."""
-    table = crowd(9).select(["illness", "age", "zip"])
-    work = SamplePartition(form_of(table), tuple(table.column_names), 0.25, b"secret")
-    return [message for number, part in enumerate(parts_of(table, 5)) for message in work(number, iter(part))]
-
-
-def merged(messages: list[pa.RecordBatch]) -> SampledCells:
-    merger = SampleMerger(["illness", "age", "zip"], 0.25)
-    for message in messages:
-        merger.add(message)
-    return merger.total()
-
-
-def test_partitions_sample_a_share_and_count_all_values(messages: list[pa.RecordBatch]) -> None:
-    """The size of the sample is off by 8 standard deviations less than once in 10**14."""
-    table = crowd(9).select(["illness", "age", "zip"])
-    found = merged(messages)
-    plain = LocalEngine(1).count(open_arrow(table, SourceOptions(), "people", 900), table.column_names, Silent())
-    assert (found.share, found.n_rows) == (0.25, N_ROWS)
-    for column in range(3):
-        assert found.dictionaries[column].values.equals(plain.dictionaries[column].values)
-        assert np.array_equal(found.records(column), plain.records(column))
-    n_drawn = int(found.sample.run.counts.sum())
-    assert abs(n_drawn - N_ROWS / 4) < 8 * np.sqrt(N_ROWS * 3 / 16)
-    places = plain.run.find(found.sample.run.lay_out(found.layout, plain.layout).keys)
-    assert (places >= 0).all()
-
-
-def test_samples_merge_in_steps_as_at_once(messages: list[pa.RecordBatch]) -> None:
-    at_once = merged(messages)
-    halves = [sample_message(merged(messages[:2])), sample_message(merged(messages[2:]))]
-    in_steps = merged(halves)
-    assert np.array_equal(at_once.sample.run.keys, in_steps.sample.run.keys)
-    assert np.array_equal(at_once.sample.run.counts, in_steps.sample.run.counts)
-    assert all(np.array_equal(*both) for both in zip(at_once.tallies, in_steps.tallies, strict=True))
-    assert at_once.n_rows == in_steps.n_rows
-
-
-def test_a_sample_that_is_drawn_twice_is_the_same(messages: list[pa.RecordBatch]) -> None:
-    table = crowd(9).select(["illness", "age", "zip"])
-    work = SamplePartition(form_of(table), tuple(table.column_names), 0.25, b"secret")
-    parts = parts_of(table, 5)
-    assert next(iter(work(3, iter(parts[3])))).equals(messages[3])
-    assert not next(iter(work(4, iter(parts[3])))).equals(messages[3])
-    assert list(work(5, iter([]))) == []

@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.engines.spark import engine as counting
 from shoal.engines.spark.engine import SparkEngine
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.sources.spark.source import open_spark, open_spark_files
+from shoal.sources.spark.source import open_spark
 
 COLUMNS = ("illness", "age", "zip code", "sex", "cost.total")
 ENGINES = ("local", "spark", "spark, a deep tree")
@@ -85,17 +84,6 @@ def test_spark_counts_the_very_cells_of_the_local_engine(sources, people: pa.Tab
     assert np.array_equal(found.run.counts, expected.run.counts)
 
 
-def test_the_driver_reads_the_same_rows_as_from_the_table(sources, people: pa.Table) -> None:
-    table = pa.Table.from_batches(list(sources["spark"].batches()))
-    assert table.schema.equals(sources["local"].schema)
-    assert table.equals(pa.Table.from_batches(list(sources["local"].batches())).combine_chunks())
-
-
-def test_other_sources_are_counted_on_the_driver(people: pa.Table) -> None:
-    counted = SparkEngine().count(open_source(people), ["sex"], Silent())
-    assert counted.n_rows == people.num_rows
-
-
 def test_the_digest_knows_neither_order_nor_partitions(sources, spark: Any, people: pa.Table) -> None:
     assert sources["spark"].digest() == sources["spark, a deep tree"].digest()
     changed = people.set_column(1, "age", pa.array([96, *people.column("age").to_pylist()[1:]]))
@@ -111,27 +99,3 @@ def test_a_query_that_answers_otherwise_each_time_is_asked_once(frame: Any) -> N
     source = open_spark(frame.select(functions.rand().alias("chance")))
     first, second = (pa.Table.from_batches(list(source.batches())) for _ in range(2))
     assert first.equals(second)
-
-
-def test_a_frame_without_rows_or_with_one_name_twice_is_refused(frame: Any) -> None:
-    with pytest.raises(InputError, match="the Spark DataFrame has no rows"):
-        open_spark(frame.where("age > 200"))
-    with pytest.raises(InputError, match="columns with the same name: 'age'"):
-        open_spark(frame.select("age", "age"))
-
-
-def test_nested_columns_may_be_there_but_not_be_read(frame: Any) -> None:
-    from pyspark.sql import functions
-
-    source = open_spark(frame.limit(9).select("age", functions.array("age").alias("ages")))
-    assert sum(batch.num_rows for batch in source.batches(["age"])) == 9
-    with pytest.raises(InputError, match=r"'ages' .* holds list"):
-        next(source.batches(["ages"]))
-
-
-def test_files_of_other_kinds_and_missing_ones_are_refused(spark: Any, tmp_path) -> None:
-    (tmp_path / "people.csv").write_text("age\n1\n")
-    with pytest.raises(UsageError, match=r"reads Parquet, not people\.csv"):
-        open_spark_files(tmp_path / "people.csv", spark)
-    with pytest.raises(InputError, match="there is no file"):
-        open_spark_files(tmp_path / "people.parquet", spark)

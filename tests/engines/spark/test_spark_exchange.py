@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from shoal.core.errors import UsageError
 from shoal.engines.spark.engine import make_ready
 from shoal.sources.spark import session as starting
 from shoal.sources.spark import shipping
-from shoal.sources.spark.shipping import Shared, digest_of, exchange, hold, pieces_of, receive, route, stream_pieces
+from shoal.sources.spark.shipping import digest_of, exchange, hold, pieces_of, receive, route, stream_pieces
 
 N_PARTITIONS, N_ROWS, N_DESTINATIONS = 4, 100, 3
 
@@ -48,17 +47,6 @@ def test_every_row_arrives_once_where_it_was_sent_in_the_order_of_partitions(spa
     assert all(row["from"] == row["row"] // N_ROWS for row in found)
 
 
-def test_pieces_that_arrive_in_another_order_are_put_in_the_same(spark: Any) -> None:
-    sent = route(numbers(spark), sends).toArrow()
-    backwards = sent.take(list(range(sent.num_rows))[::-1])
-    first, second = (
-        [(partition, batch.to_pylist()) for partition, batch in receive(table.combine_chunks().to_batches())]
-        for table in (sent, backwards)
-    )
-    assert first == second
-    assert len(first) == N_PARTITIONS * N_DESTINATIONS
-
-
 def two_batches(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch
@@ -78,17 +66,6 @@ def test_the_driver_gets_all_pieces_in_order_however_few_at_a_time(
     expected = [(number, ids) for number in range(N_PARTITIONS) for ids in ([number], [100 + number] * number)]
     assert found == expected
     assert first[0] == 0
-
-
-def test_what_is_shared_is_taken_out_of_its_parcel_once() -> None:
-    shared = Shared({"cells": [1, 2]})
-    parcel = pickle.dumps(shared)
-    first, second = pickle.loads(parcel), pickle.loads(parcel)
-    assert first is second
-    assert first.value == shared.value
-    other = pickle.loads(pickle.dumps(Shared({"cells": [3]})))
-    assert other.value == {"cells": [3]}
-    assert pickle.loads(parcel).value == shared.value
 
 
 def test_sums_of_hashes_are_exact_and_tell_pieces_apart() -> None:

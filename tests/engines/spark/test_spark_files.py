@@ -68,19 +68,6 @@ def test_spark_counts_the_very_cells_of_the_local_engine(source: SparkFiles, fol
     assert found.run.counts.tolist() == expected.run.counts.tolist()
 
 
-def test_nothing_of_files_is_kept_and_their_digest_is_that_of_the_files(source: SparkFiles, folder: Path) -> None:
-    assert source.digest() == open_source(folder).digest()
-    assert source.frame.columns == ["id"]
-    assert source.frame.count() == len(source.partitions)
-
-
-def test_what_spark_sends_is_read_to_its_end(source: SparkFiles) -> None:
-    sent = iter([pa.RecordBatch.from_pydict({"id": [0]})])
-    _, form = source.select_columns(COLUMNS)
-    form.open(0, sent)
-    assert next(sent, None) is None
-
-
 @pytest.mark.parametrize("change", ["longer", "later", "gone"])
 def test_a_file_that_changes_before_a_task_reads_it_is_noticed(
     change: str, source: SparkFiles, folder: Path, people: pa.Table

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import InputError
 from shoal.engines.spark.rewriting import draw_quotas
 from shoal.plan.plan import Assignment
 
@@ -82,10 +82,3 @@ def test_rows_more_or_fewer_than_were_counted_are_noticed() -> None:
         held = {number: (one, np.array([count])) for number, count in enumerate(records)}
         with pytest.raises(InputError, match="changed while it was being read"):
             draw_quotas(assignment, held, np.random.default_rng(1))
-
-
-def test_cells_beyond_what_can_be_drawn_are_refused() -> None:
-    held = {0: (np.array([0]), np.array([5]))}
-    for quotas in ([2_000_000_000, 3], [3, 2_000_000_000]):
-        with pytest.raises(UsageError, match="in parts"):
-            draw_quotas(assigned([quotas]), held, np.random.default_rng(1))

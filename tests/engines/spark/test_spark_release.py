@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.core.errors import InputError, UsageError, VerificationError
+from shoal.core.errors import InputError, VerificationError
 from shoal.engines.spark import rewriting
 from shoal.sources.spark.shipping import HeldPieces
 from shoal.verify.result import Check, Verification
@@ -96,29 +96,6 @@ def test_the_released_frame_remembers_no_source(spark: Any, people: pa.Table, po
     assert released.count() == released.count() > 0
 
 
-def test_times_stay_the_same_in_whatever_zone_the_session_shows_them(spark: Any, frame: Any, policy) -> None:
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
-    try:
-        released = shoal.anonymize(frame, policy()).data.toArrow()
-        given = frame.toArrow()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
-    assert counted_rows(released.select(["seen"])) == counted_rows(given.select(["seen"]))
-
-
-def test_techniques_and_samples_work_on_the_driver(frame: Any, policy) -> None:
-    coarse = policy(sample={"share": 0.5})
-    coarse["attributes"] = coarse["attributes"] | {
-        "cost.total": {"role": "insensitive", "technique": {"rounding": {"base": 10}}}
-    }
-    release = shoal.anonymize(frame, coarse)
-    assert release.verification.verified
-    costs = table_of(release.data).column("cost.total").drop_null().to_pylist()
-    assert costs
-    assert all(cost % 10 == 0 for cost in costs)
-
-
 def test_the_command_publishes_files_with_the_digest_of_the_source(
     spark: Any, people: pa.Table, policy, tmp_path
 ) -> None:
@@ -141,13 +118,6 @@ def test_the_command_publishes_files_with_the_digest_of_the_source(
     refused = CliRunner().invoke(app, ["anonymize", *where[:-1], str(tmp_path / "other"), "--master", "local[2]"])
     assert refused.exit_code == 2
     assert "for the Spark engine" in refused.stderr
-
-
-def test_a_spark_frame_is_no_source_for_the_local_engine(frame: Any, people: pa.Table, policy) -> None:
-    with pytest.raises(UsageError, match="for the Spark engine"):
-        shoal.anonymize(frame, policy(), engine="local")
-    with pytest.raises(UsageError, match="not Table"):
-        shoal.anonymize(people, policy(), engine="spark")
 
 
 def test_nothing_comes_back_that_the_verifier_does_not_accept(frame: Any, policy, monkeypatch) -> None:
@@ -174,13 +144,6 @@ def test_cells_that_get_lost_on_the_way_are_noticed(frame: Any, policy, monkeypa
     assert not (tmp_path / "out").exists()
 
 
-def test_a_release_is_verified_against_a_frame(frame: Any, people: pa.Table, policy, tmp_path) -> None:
-    shoal.anonymize(people, policy(), out=tmp_path / "out")
-    assert verify(tmp_path / "out", source=shoal.open_source(frame)).verified
-    older = frame.selectExpr("person", "age + 1 AS age", "`zip code`", "sex", "`cost.total`", "seen", "illness")
-    assert not verify(tmp_path / "out", source=shoal.open_source(older)).verified
-
-
 def test_the_example_of_the_guide_runs(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     guide = Path(__file__).parents[3] / "docs" / "spark.md"
     (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -188,10 +151,3 @@ def test_the_example_of_the_guide_runs(spark: Any, capsys: pytest.CaptureFixture
     exec(compile(block, "spark.md", "exec"), names)
     assert names["release"].verification.verified
     assert "illness" in capsys.readouterr().out
-
-
-def test_findings_are_the_same_on_both_engines(people: pa.Table, frame: Any, policy, tmp_path: Path) -> None:
-    asked = policy(attributes=policy()["attributes"] | {"seen": {"role": "sensitive"}})
-    here, written = shoal.anonymize(people, asked), shoal.anonymize(frame, asked, out=tmp_path / "out")
-    assert here.findings
-    assert here.findings == written.findings

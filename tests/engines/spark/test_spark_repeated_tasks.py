@@ -15,10 +15,8 @@ import pytest
 import shoal
 from shoal.core.errors import InputError
 from shoal.engines.spark import rewriting
-from shoal.engines.spark.rewriting import PartitionQuotas, Planned, RewritePartition, order_rows, scatter
-from shoal.plan.plan import Assignment
-from shoal.sources.spark import shipping
-from shoal.sources.spark.shipping import PartitionForm, Shared
+from shoal.engines.spark.rewriting import PartitionQuotas, RewritePartition, order_rows, scatter
+from shoal.sources.spark.shipping import PartitionForm
 
 COLUMNS = ["illness", "age", "zip code", "sex", "cost.total", "seen"]  # what a task is given of a row
 
@@ -56,10 +54,6 @@ def rows_of(work: RewritePartition, number: int, batches: list[pa.RecordBatch]) 
     return [(heap, row) for heap, rows in work(number, given()) for row in rows.to_pylist()]
 
 
-def targets_of(rows: list[tuple[int, dict[str, Any]]]) -> list[int]:
-    return [row["number 0"] for _, row in sorted(rows, key=lambda one: one[1]["seen"])]
-
-
 @pytest.fixture
 def numbered(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """The rows with another date each, by which they are told apart."""
@@ -72,44 +66,10 @@ def test_a_task_that_runs_twice_deals_and_scatters_alike(work, numbered) -> None
     assert rows_of(work, 0, numbered) == rows_of(work, 0, numbered)
 
 
-def test_other_secrets_deal_and_scatter_otherwise(work, numbered) -> None:
-    work = replace(work, n_heaps=5)
-    first, other = rows_of(work, 0, numbered), rows_of(replace(work, secret=bytes(32)), 0, numbered)
-    assert [heap for heap, _ in first] != [heap for heap, _ in other]
-    assert targets_of(first) != targets_of(other)
-    assert Counter(targets_of(first)) == Counter(targets_of(other))
-
-
-def test_another_partition_deals_and_scatters_otherwise(work, numbered) -> None:
-    work = replace(work, n_heaps=5)
-    moved = replace(work, quotas={3: work.quotas[0]})
-    first, other = rows_of(work, 0, numbered), rows_of(moved, 3, numbered)
-    assert [heap for heap, _ in first] != [heap for heap, _ in other]
-    assert targets_of(first) != targets_of(other)
-
-
-def test_batches_of_a_partition_are_scattered_otherwise(work, batches, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipping, "CHUNK_ROWS", 100)
-    alike = [batches[0], batches[0]]
-    plain = replace(work, n_heaps=5, quotas={}, planned=Shared(without_splits(work.planned.value)))
-    rows = rows_of(plain, 0, alike)
-    assert len(rows) == 200
-    assert rows[:100] != rows[100:]
-
-
-def without_splits(planned: Planned) -> Planned:
-    class_of = np.maximum(planned.assignment.class_of, 0)
-    return replace(planned, assignment=Assignment.whole_cells(class_of))
-
-
 def test_a_partition_with_more_rows_of_a_split_cell_than_it_counted_stops(work, batches) -> None:
     few = PartitionQuotas(work.quotas[0].places, np.maximum(work.quotas[0].records - 1, 0))
     with pytest.raises(InputError, match="changed while it was being read"):
         rows_of(replace(work, quotas={0: few}), 0, batches)
-
-
-def test_a_partition_without_rows_publishes_none(work) -> None:
-    assert list(work(5, iter([]))) == []
 
 
 def test_a_heap_is_put_in_the_same_order_twice_and_another_in_another() -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-import shoal as package
-from shoal.core.errors import UsageError
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 
@@ -89,30 +85,6 @@ def test_the_password_shows_nowhere(shoal, postgresql, cluster, policy, tmp_path
     assert "127.0.0.1" not in b"".join(written).decode("latin-1")
 
 
-def test_the_password_comes_from_the_environment(shoal, postgresql, cluster, policy, monkeypatch):
-    postgresql.patients()
-    address = postgresql.table("patients").replace(f":{cluster.password}@", "@")
-    monkeypatch.setenv("PGPASSWORD", cluster.password)
-    done = shoal("audit", address, "-p", policy)
-    assert (done.returncode, done.stderr) == (0, "")
-    monkeypatch.delenv("PGPASSWORD")
-    monkeypatch.setenv("PGPASSFILE", os.devnull)
-    done = shoal("audit", address, "-p", policy)
-    assert done.returncode == 2
-    assert "PGPASSWORD" in done.stderr
-
-
-def test_from_python(database, policy, tmp_path):
-    database.patients()
-    release = package.anonymize(database.table("patients"), str(policy))
-    assert isinstance(release.data, pa.Table)
-    assert release.data.num_rows == 120
-    with pytest.raises(UsageError, match="give the folder too"):
-        package.anonymize(database.table("patients"), str(policy), to=database.table("new"))
-    package.anonymize(database.table("patients"), str(policy), out=tmp_path / "out", to=database.table("new"))
-    assert stored(database.table("new")) == pq.read_table(tmp_path / "out" / "public" / "data.parquet").to_pylist()
-
-
 def test_an_address_in_a_policy_is_refused_without_repeating_it(shoal, postgresql, cluster, policy, tmp_path):
     postgresql.patients()
     address = postgresql.table("patients")
@@ -144,18 +116,3 @@ def test_release_and_ledger_and_table(shoal, sqlite, policy, tmp_path):
     done = shoal("ledger", "show", "ledger.db", "--json")
     assert [entry["status"] for entry in json.loads(done.stdout)["releases"]] == ["published"]
     assert len(stored(sqlite.table("released"))) == 120
-
-
-@pytest.mark.parametrize("method", ["anatomy", "slicing"])
-def test_sliced_releases_go_to_a_database_too(shoal, database, policy, tmp_path, method):
-    database.patients()
-    asked = policy.read_text(encoding="utf-8").replace("k-anonymity: {k: 4}", "simple-l-diversity: {l: 3}")
-    policy.write_text(f"{asked}method: {{{method}: {{}}}}\n", encoding="utf-8")
-    done = shoal("anonymize", database.table("patients"), "-p", policy, "-o", "out", "--to", database.table("released"))
-    assert (done.returncode, done.stderr) == (0, "")
-    published = pq.read_table(tmp_path / "out" / "public" / "data.parquet")
-    assert stored(database.table("released")) == published.to_pylist()
-    assert database.tables() == {"patients", "released"}, "the two tables of anatomy stay files"
-    if database.kind == "sqlite":
-        done = shoal("verify", "out", "--source", database.table("patients"), "-p", policy, "--json")
-        assert (done.returncode, json.loads(done.stdout)["verified"]) == (0, True)

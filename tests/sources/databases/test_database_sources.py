@@ -57,45 +57,6 @@ def test_later_passes_see_what_the_first_saw(database):
     assert changed.digest() != digest
 
 
-def test_two_readers_do_not_disturb_each_other(database):
-    database.execute("CREATE TABLE numbers (i integer)")
-    many = {
-        "postgresql": "SELECT generate_series(0, 199999)",
-        "duckdb": "SELECT range FROM range(200000)",
-        "sqlite": "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 199999) SELECT i FROM n",
-    }
-    database.execute(f"INSERT INTO numbers {many[database.kind]}")
-    source = open_source(database.table("numbers"))
-    pairs = list(zip(source.batches(), source.batches(), strict=True))
-    assert len(pairs) > 2
-    assert all(one.equals(other) for one, other in pairs)
-    assert [i for one, _ in pairs for i in one.column("i").to_pylist()] == list(range(200_000))
-
-
-def test_query_and_view(database):
-    database.patients()
-    database.execute("CREATE VIEW young AS SELECT * FROM patients WHERE age < 30")
-    expected = sorted(age for (age,) in database.execute("SELECT age FROM patients WHERE age < 30"))
-    assert sorted(read(database.table("young"))["age"].to_pylist()) == expected
-    for query in (
-        "SELECT age FROM patients WHERE age < 30;\n",
-        "with q as (select age from young) select * from q -- .",
-    ):
-        assert sorted(read(database.table(query))["age"].to_pylist()) == expected
-    asked = DatabaseTable(database.address, query="SELECT count(*) AS n FROM young")
-    assert read(asked).to_pylist() == [{"n": len(expected)}]
-    assert open_source(asked).name == f"the {asked.title} query"
-
-
-def test_missing_values(database):
-    database.execute("CREATE TABLE t (a text, n integer)")
-    database.execute("INSERT INTO t VALUES ('', 1), ('?', NULL), (NULL, 3), ('x', 4)")
-    assert read(database.table("t"))["a"].to_pylist() == [None, "?", None, "x"]
-    table = read(database.table("t"), missing=["?"])
-    assert table["a"].to_pylist() == ["", None, None, "x"]
-    assert table["n"].to_pylist() == [1, None, 3, 4]
-
-
 def test_names_with_anything_in_them(database):
     database.execute('CREATE TABLE "odd. ""name" ("a b" integer, "c""d" text)')
     database.execute("""INSERT INTO "odd. ""name" VALUES (1, 'x')""")
@@ -113,14 +74,6 @@ def test_what_is_not_there(database):
     assert "nope" in refusal(database.table("SELECT nope FROM patients"))
     with pytest.raises(InputError, match=f"column 'agee' is not in {title} table 'patients'; did you mean 'age'"):
         open_source(database.table("patients")).batches(["agee"])
-
-
-def test_names_that_differ_in_case_or_not_at_all(postgresql):
-    postgresql.patients()
-    assert refusal(postgresql.table("SELECT age, age FROM patients")).startswith(
-        "the PostgreSQL query has columns with the same name: 'age'"
-    )
-    assert refusal(postgresql.table("Patients")).endswith("; did you mean 'patients'?")
 
 
 def test_types_of_postgresql(postgresql):
@@ -155,15 +108,6 @@ def test_types_of_postgresql(postgresql):
     assert [tuple(row.values()) for row in table.to_pylist()] == [values, (None,) * len(values)]
 
 
-def test_numbers_of_postgresql_that_are_none(postgresql):
-    postgresql.execute("CREATE TABLE t (n numeric, f float8)")
-    postgresql.execute("INSERT INTO t VALUES ('NaN', 'NaN'), (12.5, 1)")
-    assert read(postgresql.table("t")).to_pylist() == [{"n": None, "f": None}, {"n": Decimal("12.5"), "f": 1.0}]
-    postgresql.execute("INSERT INTO t VALUES ('Infinity', 1)")
-    assert refusal(postgresql.table("t")).startswith("column 'n' of PostgreSQL table 't' holds numbers that ")
-    assert read(postgresql.table("SELECT f FROM t")).num_rows == 3
-
-
 @pytest.mark.parametrize("kind", ["date", "timestamp"])
 @pytest.mark.parametrize("value", ["infinity", "-infinity"])
 def test_infinite_dates_are_refused(request, kind, value):
@@ -174,15 +118,6 @@ def test_infinite_dates_are_refused(request, kind, value):
         assert "column 'd'" in refusal(database.table("t"))
         assert "infinite dates" in refusal(database.table("t"))
         assert read(database.table("SELECT d FROM t WHERE isfinite(d)")).num_rows == 1
-
-
-def test_extreme_dates_are_kept(postgresql):
-    postgresql.execute("CREATE TABLE t (d date, ts timestamp)")
-    postgresql.execute("INSERT INTO t VALUES ('4713-01-01 BC', '4713-01-01 BC'), ('5874897-12-31', '9999-12-31')")
-    table = read(postgresql.table("t"))
-    assert table["d"].cast(pa.int32()).to_pylist() == [
-        day for (day,) in postgresql.execute("SELECT d - date '1970-01-01' FROM t")
-    ]
 
 
 def test_types_of_duckdb(duckdb):
@@ -226,14 +161,6 @@ def test_what_sqlite_stores_is_read_whatever_it_declares(sqlite):
     ]
 
 
-def test_a_first_batch_of_nulls_does_not_settle_the_type_of_sqlite(sqlite):
-    sqlite.execute("CREATE TABLE t (a, b, c)")
-    sqlite.execute("INSERT INTO t VALUES (?, ?, ?)", many=[(None, None, 1)] * 150_000 + [("x", 2, 2.5)])
-    table = read(sqlite.table("t"))
-    assert [str(field.type) for field in table.schema] == ["string", "int64", "double"]
-    assert table.slice(149_999).to_pylist() == [{"a": None, "b": None, "c": 1.0}, {"a": "x", "b": 2, "c": 2.5}]
-
-
 @pytest.mark.parametrize(
     ("values", "stated"),
     [
@@ -251,28 +178,6 @@ def test_columns_of_sqlite_that_cannot_be_read(sqlite, values, stated):
     assert next(source.batches(["good"])).column("good").to_pylist() == [1, 1]
     with pytest.raises(InputError, match=f"column 'bad' of SQLite table 't' {stated}.*cast it in a query"):
         source.batches(["good", "bad"])
-
-
-def test_columns_that_cannot_be_read_may_be_there(request):
-    cases = {"postgresql": ("bytea", "bytea"), "duckdb": ("BLOB", "BLOB")}
-    for name, (kind, stated) in cases.items():
-        database = request.getfixturevalue(name)
-        database.execute(f"CREATE TABLE t (a integer, photo {kind})")
-        database.execute("INSERT INTO t VALUES (1, NULL)")
-        source = open_source(database.table("t"))
-        assert source.schema.names == ["a", "photo"]
-        assert next(source.batches(["a"])).column("a").to_pylist() == [1]
-        with pytest.raises(InputError, match=f"column 'photo' .* holds {stated}, .*cast it in a query"):
-            source.batches()
-        assert "has no column that shoal can read" in refusal(database.table("SELECT photo FROM t"))
-
-
-def test_text_that_is_no_text(sqlite):
-    sqlite.execute("CREATE TABLE t (a)")
-    sqlite.execute("INSERT INTO t VALUES (CAST(x'41ff42' AS text))")
-    assert (
-        refusal(sqlite.table("t")) == "column 'a' of SQLite table 't' holds bytes that are not UTF-8 text; correct them"
-    )
 
 
 def test_queries_must_not_write(database):
@@ -324,12 +229,6 @@ def test_files_that_are_no_databases(tmp_path):
         assert refusal(f"{kind}:///{tmp_path}/x.csv#t") == f"cannot open x.csv: it is not a {title} database"
         assert refusal(f"{kind}:///{tmp_path}/none.db#t") == f"there is no file {tmp_path}/none.db"
         assert not (tmp_path / "none.db").exists()
-
-
-def test_a_duckdb_that_is_sqlite_is_told_without_asking_the_network(sqlite):
-    sqlite.patients()
-    address = sqlite.table("patients").replace("sqlite:", "duckdb:")
-    assert "sqlite:///" in refusal(address)
 
 
 def test_servers_that_do_not_answer_or_refuse(postgresql, cluster):

@@ -7,12 +7,10 @@ import http.server
 import signal
 import socket
 import threading
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 REFUSED = "status of 422"
 STALE = "status of 409"
@@ -124,23 +122,6 @@ def test_two_tabs_lose_nothing_silently_and_two_tables_do_not_mix(person, somebo
     assert person.policy()["attributes"]["sex"]["role"] == "insensitive"
 
 
-def test_a_text_that_is_no_policy_is_refused_with_its_line(person, visits, watch):
-    page, expect = person.page, person.expect
-    person.opens(visits)
-    before = person.policy()
-    page.goto(page.url.replace("/columns", "/policy"))
-    page.get_by_label("Policy", exact=True).fill("attributes: {age: [\n")
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_role("alert").filter(has_text="Nothing was changed yet")).to_contain_text("line")
-    watch.forgive(REFUSED)
-    wrong = {**before, "method": "magic"}
-    page.get_by_label("Policy", exact=True).fill(yaml.safe_dump(wrong))
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.locator(".notice.warning")).to_contain_text("magic")
-    page.goto(page.url.replace("/policy", "/run"))
-    expect(page.get_by_role("button", name="Start the run")).to_be_disabled()
-
-
 def test_a_studio_that_is_ended_takes_everything_along_and_its_pages_say_so(chromium, another_studio, somebody, visits):
     studio = another_studio(visits)
     context = chromium.new_context()
@@ -165,23 +146,6 @@ def test_a_studio_that_is_ended_takes_everything_along_and_its_pages_say_so(chro
     context.close()
 
 
-def test_a_killed_studio_shows_that_the_connection_is_lost(chromium, another_studio, somebody, visits):
-    studio = another_studio(visits)
-    page = chromium.new_context().new_page()
-    page.goto(studio.url)
-    reader = somebody(page)
-    reader.goes_to("Run")
-    page.get_by_role("button", name="Start the run").click()
-    lost = page.locator("#connection")
-    reader.expect(page.locator(".job-state strong").first).to_have_text("Running")
-    page.wait_for_selector("[data-followed]")  # by the script, which is there then
-    assert not lost.is_visible()
-    studio.process.kill()
-    lost.wait_for(state="visible", timeout=5_000)
-    reader.expect(page.locator(".job-state strong").first).to_have_text("Connection lost")
-    page.context.close()
-
-
 def test_a_reading_that_is_cancelled_stops_and_leaves_nothing(person, studio, until, tmp_path):
     table, before = tmp_path / "long.csv", projects(studio)
     head = ",".join(f"column{number}" for number in range(30))
@@ -199,42 +163,6 @@ def _leads_to(link: Path, name: str) -> bool:
         return link.readlink().name == name
     except OSError:  # of a process that has ended, or of somebody else
         return False
-
-
-def test_a_small_workbook_that_unpacks_to_gigabytes_is_refused(person, studio, watch, tmp_path):
-    book, before = tmp_path / "bomb.xlsx", projects(studio)
-    with zipfile.ZipFile(book, "w", zipfile.ZIP_DEFLATED) as parts:
-        parts.writestr("xl/worksheets/sheet1.xml", b" " * (300 << 20))
-    person.page.locator("#file").set_input_files(book)
-    person.expect(person.notices).to_contain_text("would unpack to 0.3 GB")
-    assert projects(studio) == before
-    watch.forgive(REFUSED)
-
-
-def test_leaving_the_studio_asks_if_something_would_be_lost_and_closing_a_table_asks_always(person, visits):
-    page, asked = person.page, []
-    person.opens(visits)
-    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
-    page.get_by_label("Role of sex").select_option("insensitive")
-    person.expect(page.locator("#announcer")).to_have_class("toast seen")
-    assert page.locator("#announcer").evaluate("each => getComputedStyle(each).opacity") == "1"
-    person.goes_to("Guarantees")  # another page of the studio: nobody is asked
-    assert asked == []
-    page.wait_for_timeout(2_100)
-    page.goto("about:blank")
-    assert asked == ["beforeunload"]
-    page.go_back()
-    page.get_by_role("link", name="Open", exact=True).click()
-    page.get_by_role("link", name="Close visits.csv").first.click()
-    person.expect(page.locator("main")).to_contain_text("The policy with the changes made since it was saved")
-    page.get_by_role("link", name="Keep it open").click()
-    person.sees_columns()
-    page.get_by_role("link", name="Open", exact=True).click()
-    page.get_by_role("link", name="Close visits.csv").first.focus()
-    page.keyboard.press("Enter")
-    page.get_by_role("button", name="Close and delete").focus()
-    page.keyboard.press("Enter")
-    person.expect(page.get_by_role("heading", level=1)).to_have_text("Open a table about people")
 
 
 @pytest.fixture
@@ -296,14 +224,3 @@ def test_a_page_of_another_origin_can_neither_read_nor_change(person, context, s
     assert person.page.locator("input[name=revision]").first.input_value() == revision
     watch.foreign.clear()
     watch.complaints.clear()
-
-
-def test_without_the_cookie_nothing_is_shown(studio):
-    for path in ("/", "/static/studio.css", "/projects/x/columns"):
-        asking = http.client.HTTPConnection(studio.address, timeout=30)
-        asking.request("GET", path)
-        answer = asking.getresponse()
-        assert answer.status == 403
-        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
-        assert b"works once" in answer.read()
-        asking.close()
