@@ -59,9 +59,7 @@ def plan(
         typer.Option(help="Choose p for this many records; by default, for as many as were counted."),
     ] = None,
     eta: Annotated[str, typer.Option(help="Error of the distribution, in total variation.")] = "0",
-    order: Annotated[
-        str, typer.Option(help="Order of the combinations: lexicographic, hilbert or taxonomy.")
-    ] = "lexicographic",
+    order: Annotated[str, typer.Option(help="Order: lexicographic, hilbert or taxonomy.")] = "lexicographic",
     attributes: Annotated[
         str | None, typer.Option(help="Quasi columns by importance, separated by commas; by default, in file order.")
     ] = None,
