@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gzip
 import itertools
-import json
 import os
 from pathlib import Path
 
@@ -118,37 +117,6 @@ class TestFiles:
         assert back.to_pylist() == pa.Table.from_batches(stays(3_000, seed=4)).to_pylist()
         assert [file.name for file in tmp_path.iterdir()] == [name]
 
-    def test_progress_counts_every_row(self, tmp_path: Path) -> None:
-        seen: list[int] = []
-
-        class Step:
-            def __enter__(self) -> Step:
-                return self
-
-            def __exit__(self, *exc: object) -> None:
-                pass
-
-            def advance(self, amount: int) -> None:
-                seen.append(amount)
-
-        class Progress:
-            def step(self, title: str, total: int | None = None, unit: str = "rows") -> Step:
-                seen.append(-(total or 0))
-                return Step()
-
-        write_stays(tmp_path / "stays.csv", 700, 1, Progress())
-        assert sum(seen) == 0
-        assert seen[0] == -700
-
-    def test_unknown_format(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match=r"stays\.xlsx.*\.parquet, \.csv, \.csv\.gz"):
-            write_stays(tmp_path / "stays.xlsx", 10)
-
-    @pytest.mark.parametrize("name", ["stays.csv", "stays.parquet", "stays.csv.gz"])
-    def test_folder_that_is_not_there(self, tmp_path: Path, name: str) -> None:
-        with pytest.raises(UsageError, match="cannot write"):
-            write_stays(tmp_path / "nowhere" / name, 10)
-
     def test_disk_full(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*arguments: object, **options: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -183,20 +151,6 @@ class TestPolicy:
             "insensitive",
         ]
         assert policy["privacy"] == [{"k-anonymity": {"k": 5}}, {"entropy-l-diversity": {"l": 3}}]
-
-    def test_is_plain_data(self) -> None:
-        assert json.loads(json.dumps(hospital_policy())) == hospital_policy()
-
-    def test_every_call_returns_a_policy_of_its_own(self) -> None:
-        hospital_policy()["attributes"]["diagnosis"]["taxonomy"]["tree"].clear()
-        assert hospital_policy()["attributes"]["diagnosis"]["taxonomy"]["tree"] == {"*": diagnosis_tree()}
-
-    def test_age_widths_nest_and_tile_the_domain(self) -> None:
-        declared = hospital_policy()["attributes"]["age"]["taxonomy"]["intervals"]
-        widths = declared["widths"]
-        assert all(wide % narrow == 0 for narrow, wide in itertools.pairwise(widths))
-        assert (declared["max"] + 1 - declared["min"]) % widths[-1] == 0
-        assert declared["max"] >= 105
 
     def test_trees_have_distinct_labels_and_cover_the_data_exactly(self, table: pa.Table) -> None:
         diagnoses, occupations = diagnosis_tree(), occupation_tree()
@@ -241,6 +195,3 @@ class TestChances:
             drawn = np.bincount(chances.draw(grid, np.full(grid.size, context)), minlength=5) / grid.size
             np.testing.assert_allclose(drawn, row / row.sum(), atol=2e-4)
             assert drawn[row == 0].sum() == 0
-
-    def test_one_value_only(self) -> None:
-        assert Chances.of(np.array([[3.0]])).draw(np.array([0.0, 0.999])).tolist() == [0, 0]

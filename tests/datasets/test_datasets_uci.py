@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import gzip
 import hashlib
-import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import InputError
 from shoal.core.registry import find
 from shoal.datasets import uci
 from shoal.datasets import uci as origins
@@ -168,13 +166,6 @@ class TestDownload:
         assert nothing_left(cache)
         assert adult().num_rows == 1
 
-    def test_a_cache_that_cannot_be_written(self, offer: Offer, cache: Path) -> None:
-        offer()
-        cache.parent.mkdir()
-        cache.write_text("a file where the folder should be")
-        with pytest.raises(InputError, match=r"cannot keep adult\.csv\.gz"):
-            adult()
-
     def test_the_published_files_give_the_published_digest(
         self,
         shared_data: Path,
@@ -200,14 +191,6 @@ class TestDownload:
 
 
 class TestFolders:
-    def test_environment_names_the_folder(
-        self, shared_data: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("SHOAL_DATA", str(shared_data))
-        assert nursery().num_rows == 12_960
-        assert adult_hierarchy("sex") == (shared_data / "hierarchies" / "adult" / "sex.csv").absolute()
-        assert nothing_left(cache)
-
     def test_a_folder_without_the_file_is_an_error_and_not_a_download(self, tmp_path: Path, offer: Offer) -> None:
         offer()
         with pytest.raises(InputError, match=r"cannot read .*adult\.csv\.gz: No such file"):
@@ -245,23 +228,6 @@ class TestAdult:
         ]
         assert salaries == [{"<=50K": 37_155, ">50K": 11_687}, {"<=50K": 34_014, ">50K": 11_208}]
 
-    def test_agrees_with_a_plain_reader(self, shared_data: Path) -> None:
-        with gzip.open(shared_data / "adult.csv.gz", "rt", encoding="utf-8", newline="") as stream:
-            rows = list(itertools.islice(csv.reader(stream), 1, 2_001))
-        read = adult(shared_data, complete=False).slice(0, 2_000).to_pydict().values()
-        columns = [["?" if value is None else str(value) for value in column] for column in read]
-        assert [list(row) for row in zip(*columns, strict=True)] == rows
-
-    def test_types_and_selection(self, shared_data: Path) -> None:
-        table = adult(shared_data, columns=["sex", "age"])
-        assert table.schema == pa.schema({"sex": pa.string(), "age": pa.int64()})
-        numbers = {field.name for field in adult(shared_data).schema if field.type == pa.int64()}
-        assert numbers == set(uci.ADULT_NUMBERS)
-
-    def test_unknown_column(self, shared_data: Path) -> None:
-        with pytest.raises(UsageError, match="Adult has no column 'sexx'; did you mean 'sex'"):
-            adult(shared_data, columns=["sexx"])
-
     def test_hierarchies_cover_the_complete_rows(self, shared_data: Path) -> None:
         table = adult(shared_data)
         for name in (
@@ -275,12 +241,6 @@ class TestAdult:
         ):
             lines = adult_hierarchy(name, shared_data).read_text(encoding="utf-8").splitlines()
             assert set(table[name].to_pylist()) <= {line.split(";")[0] for line in lines}
-
-    def test_no_hierarchy(self, shared_data: Path, cache: Path) -> None:
-        with pytest.raises(InputError, match="has no taxonomy for 'education-nom'; did you mean 'education'"):
-            adult_hierarchy("education-nom", shared_data)
-        with pytest.raises(InputError, match="SHOAL_DATA"):
-            adult_hierarchy("sex")
 
     def test_policy(self, shared_data: Path) -> None:
         policy = adult_policy(folder=shared_data)
@@ -304,14 +264,6 @@ class TestAdult:
             builder = kind.model_validate(declaration)
             values = table[column].unique()
             assert builder.build(values).encode(values).min() >= 0, column
-
-    @pytest.mark.parametrize(
-        ("quasi", "sensitive", "message"),
-        [(["agee"], "occupation", "did you mean 'age'"), (["sex", "occupation"], "occupation", "at once")],
-    )
-    def test_bad_policies(self, shared_data: Path, quasi: list[str], sensitive: str, message: str) -> None:
-        with pytest.raises(UsageError, match=message):
-            adult_policy(quasi, sensitive, folder=shared_data)
 
 
 def test_nursery(shared_data: Path) -> None:

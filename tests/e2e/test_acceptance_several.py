@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pc
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -65,32 +64,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(counts(), "counts.csv")
     write(records(), "stays.csv")
     return tmp_path
-
-
-FORMS = ("semicolons", "tabs", "parquet", "numbers", "whole floats", "dictionaries", "gzip")
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_the_same_records_in_any_form_are_the_same_release(place: Path, form: str) -> None:
-    """A plan compares texts, so it does not matter how a file holds them."""
-    assert plan("--counts", "counts.csv", "--l", 3).exit_code == 0
-    table, path = records(), "other.parquet"
-    if form in ("semicolons", "tabs"):
-        path = write(table, "other.csv", delimiter=";" if form == "semicolons" else "\t")
-    elif form == "gzip":
-        path = "other.csv.gz"
-        with pa.CompressedOutputStream(path, "gzip") as file:
-            pc.write_csv(table, file)
-    else:
-        kinds = {"numbers": pa.int16(), "whole floats": pa.float64(), "dictionaries": None, "parquet": pa.string()}
-        ages = table["age"].dictionary_encode() if form == "dictionaries" else table["age"].cast(kinds[form])
-        pq.write_table(table.set_column(1, "age", ages), path)
-    plain = stated("agency", "apply", "plan.json", "stays.csv", "-o", "plain", "--seed", 1, "--format", "csv")
-    other = stated("agency", "apply", "plan.json", path, "-o", "other", "--seed", 1, "--format", "csv")
-    assert other["rows"] == plain["rows"] == N_RECORDS
-    rows = [sorted((Path(out) / "public" / "data.csv").read_text("utf-8").splitlines()) for out in ("plain", "other")]
-    assert rows[0] == rows[1]
-    assert stated("verify", "other", "--source", path)["verified"] is True
 
 
 SPOILED = {

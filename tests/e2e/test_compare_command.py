@@ -13,7 +13,6 @@ import yaml
 from typer.testing import CliRunner
 
 from shoal.cli import app
-from shoal.compare import compare as trying
 from shoal.compare.result import RISKS
 
 POLICY = {
@@ -93,13 +92,3 @@ def test_what_is_not_understood_ends_with_2(folder: Path, arguments: tuple[str, 
     code, said = run(folder, *arguments, "--json")
     assert code == 2
     assert stated in json.loads(said)["error"]
-
-
-def test_an_interrupt_ends_with_130(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(trying.Run, "start", interrupted)
-    code, said = run(folder, "--sweep", "k-anonymity.k=2,5", "--json")
-    assert code == 130
-    assert "interrupted" in json.loads(said)["error"]

@@ -14,6 +14,7 @@ from experiments.calibration import (
     WAYS,
     Calibration,
     World,
+    ask_peer,
     draw_planted,
     find_alarms,
     find_unique,
@@ -114,3 +115,17 @@ def test_what_a_method_exposes_is_found_and_its_harmless_twin_is_not(
     cells = run_methods(1, 1)
     alarms = {(cell.way, cell.attack): cell.alarms for cell in cells}
     assert alarms == {(way, name): int(way == METHOD) for way in (METHOD, NOBODY) for name in exposure.attacks}
+
+
+@pytest.mark.thorough
+def test_what_anonymeter_finds_is_found() -> None:
+    """Asked in its own environment, ``.venv-anonymeter``, which ``make thorough`` builds."""
+    if not calibration.PEER_PYTHON.exists():
+        pytest.skip("anonymeter is not here: make .venv-anonymeter/ready")
+    world, rng, policy = World.of(3000, np.random.default_rng(5)), np.random.default_rng(6), make_policy("plain")
+    release = anonymize(world.donors, policy, seed=1)
+    exposed = plant(release, draw_planted(world, "unique", 1500, rng), rng)
+    theirs, ours = ask_peer(exposed, world, 1, 200), find_alarms(exposed, world, policy, 1)
+    assert any(theirs.values())
+    for name, found in theirs.items():
+        assert any(ours[name.split()[1]]) or not found, name

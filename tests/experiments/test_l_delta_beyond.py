@@ -10,13 +10,16 @@ from experiments.l_delta_beyond import (
     DELTA,
     MARKS,
     Groups,
+    add_messages,
     bound_counts,
     joint_chances,
     link,
     make_tables,
+    mask_counts,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "l-delta-beyond.md"
+SECRETS = {(a, b): f"{a} and {b}".encode() for a in range(3) for b in range(a + 1, 3)}
 
 
 def test_the_page_has_the_tables_that_this_code_makes() -> None:
@@ -42,3 +45,17 @@ def test_linked_counts_lie_between_the_ends() -> None:
     assert (low < mean).all()
     assert (high > mean).all()
     assert outside <= 2 * DELTA
+
+
+def test_masks_cancel_in_the_sum_of_all_messages_and_in_no_other() -> None:
+    rng = np.random.default_rng(11)
+    counts = [rng.integers(0, 100, 5000) for _ in range(3)]
+    messages = mask_counts(counts, SECRETS)
+    assert (add_messages(messages) == sum(counts)).all()
+    assert not (add_messages(messages[:2]) == counts[0] + counts[1]).any()
+
+
+def test_messages_are_uniform_whatever_the_counts_are() -> None:
+    for message in mask_counts([np.zeros(20_000, dtype=np.int64)] * 3, SECRETS):
+        bits = np.unpackbits(message.view(np.uint8)).reshape(-1, 64).mean(axis=0)
+        assert abs(bits - 0.5).max() < 0.02  # more than five standard errors

@@ -38,6 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {"privacy": [], "method": {"plain": {}}, "technique": {"rounding": {"base": 5}}},
     "averages": {"privacy": [{"k-anonymity": {"k": 3}}], "method": {"microaggregation": {}}},
 }
+REPEATED = ("incognito", "averages")  # manifests of the same form as that of mondrian
 # Without internal/ and without the source: what a manifest declares and nothing in public/ contradicts.
 DECLARED = (
     "shoal_version",
@@ -87,7 +88,10 @@ def changes(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
         yield path, value + "0"
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=pytest.mark.thorough if kind in REPEATED else ()) for kind in KINDS],
+)
 def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = copy.deepcopy(KINDS[request.param])
     attributes = copy.deepcopy(ATTRIBUTES)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from shoal.datasets.hospital import hospital_policy
 from shoal.datasets.hospital_files import write_stays
 
 N_SMALL = 20_000
+N_LARGE = 2_500_000
+LIMIT_MIB = 270  # on top of what the interpreter and the compiled kernels take: too little for the plan of all rows
 
 # The command, with a budget so small that the table does not fit.
 SMALL = """
@@ -69,6 +72,45 @@ sys.argv[:1] = ["shoal"]
 main()
 """
 )
+# Everything is loaded and compiled first; then the address space may grow by so much until the verifier begins.
+LIMITED = """
+import resource, sys
+import pyarrow as pa
+from shoal.anonymize import anonymize
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run
+from shoal.datasets.hospital import hospital_policy, stays
+from shoal.core.errors import ShoalError
+from shoal.core.progress import Silent
+from shoal.engines.regions.budget import Budget
+from shoal.verify import verifier
+
+def size():
+    with open("/proc/self/status") as status:
+        return int(status.read().split("VmSize:")[1].split()[0]) << 10
+
+def limit(n_bytes):
+    resource.setrlimit(resource.RLIMIT_AS, (n_bytes, resource.RLIM_INFINITY))
+
+def warm():
+    table = pa.Table.from_batches(list(stays(4000, seed=2)))
+    for budget in (Budget(1 << 30, 3000, 3000, 800, 1000, 1), Budget.of()):
+        run(table, hospital_policy(), Options(seed=1, budget=budget), Silent())
+
+def unlimited(*arguments, **options):
+    limit(resource.RLIM_INFINITY)
+    return verify(*arguments, **options)
+
+data, policy, out, memory, more = sys.argv[1:]
+warm()
+verify, verifier.verify = verifier.verify, unlimited
+limit(size() + (int(more) << 20))
+try:
+    release = anonymize(data, policy, out=out, memory=memory, threads=1, seed=1)
+except ShoalError as error:
+    sys.exit(str(error))
+print(release.verification.verified, release.evidence["search"].get("regions", 0))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +171,40 @@ def test_a_run_that_is_stopped_in_the_middle_leaves_nothing(stays: Path, tmp_pat
         process.send_signal(number)
         assert process.wait(timeout=60) != 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("large")
+    write_stays(folder / "stays.parquet", N_LARGE, seed=5)
+    (folder / "policy.yaml").write_text(yaml.safe_dump(hospital_policy(), sort_keys=False), encoding="utf-8")
+    yield folder
+    (folder / "stays.parquet").unlink()
+
+
+def limited(large: Path, out: Path, memory: str) -> subprocess.CompletedProcess[str]:
+    quiet = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "ARROW_IO_THREADS": "1"}
+    arguments = [large / "stays.parquet", large / "policy.yaml", out, memory, LIMIT_MIB]
+    return subprocess.run(
+        [sys.executable, "-c", LIMITED, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env={**os.environ, **quiet, "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+    )
+
+
+@pytest.mark.thorough
+def test_under_a_real_limit_only_regions_come_through(large: Path, tmp_path: Path) -> None:
+    """The same table and the same limit of the address space: planned at once it fails, by regions it is published."""
+    at_once = limited(large, tmp_path / "at once", "64GiB")
+    assert at_once.returncode != 0
+    assert "memory" in at_once.stderr.lower(), at_once.stderr
+    assert list(tmp_path.iterdir()) == []
+    by_regions = limited(large, tmp_path / "by regions", "768MiB")
+    assert by_regions.returncode == 0, by_regions.stderr
+    verified, n_regions = by_regions.stdout.split()
+    assert verified == "True"
+    assert int(n_regions) >= 4
+    assert (tmp_path / "by regions" / "public" / "data.parquet").exists()

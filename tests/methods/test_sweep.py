@@ -77,6 +77,7 @@ def wide_policy(width: int, method: dict[str, Any], *models: dict[str, Any]) -> 
     return document | {"method": method}
 
 
+@pytest.mark.thorough
 def test_what_scouts_prune_is_in_no_class_that_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     people = table(300, p=rng.integers(64, size=300).tolist(), r=rng.integers(64, size=300).tolist())

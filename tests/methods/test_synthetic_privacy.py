@@ -79,6 +79,7 @@ def test_two_attributes_with_a_chosen_pair() -> None:
     assert largest_loss(one, other, [*thresholds(4), lambda outcome: outcome[-1] == 1]) <= epsilon
 
 
+@pytest.mark.thorough
 def test_gaussian_noise_with_its_delta() -> None:
     pytest.importorskip("opendp")
     without = [(0,)] * 3 + [(1,)] * 2

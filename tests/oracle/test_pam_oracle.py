@@ -48,3 +48,25 @@ def test_no_single_swap_is_cheaper_and_nothing_beats_the_optimum(drawn: tuple[in
     for given_up in chosen:
         for taken in set(range(n_points)) - set(chosen):
             assert cost(distances, (*(set(chosen) - {given_up}), taken)) >= total - 1e-9
+
+
+@pytest.mark.parametrize("n_points", [5, 12, 30])
+def test_the_same_as_another_implementation(n_points: int) -> None:
+    kmedoids = pytest.importorskip("kmedoids")
+    rng = np.random.default_rng(n_points)
+    for k in (1, 2, 4):
+        for _ in range(10):
+            distances = symmetric(rng.random(n_points * n_points).tolist(), n_points)
+            theirs = kmedoids.pam(distances, k, init="build")
+            ours = pam(distances, k)
+            assert ours.cost == pytest.approx(theirs.loss)
+            assert ours.medoids.tolist() == sorted(theirs.medoids.tolist())
+
+
+def test_sums_that_differ_by_rounding_only_are_equal() -> None:
+    """Points 0 and 1 swap the places of 0.1, 0.2 and 0.3, whose sum depends on the order."""
+    distances = symmetric([0.0, 0.3, 0.2, 0.1, 0.1, 0.2, 0.3, 9.0, 9.0, 9.0], 5)
+    assert distances[0].sum() != distances[1].sum()
+    assert pam(distances, 1).medoids.tolist() == [0]
+    turned = [1, 0, 2, 3, 4]
+    assert pam(distances[np.ix_(turned, turned)], 1).medoids.tolist() == [0]

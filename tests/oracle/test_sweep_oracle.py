@@ -28,6 +28,7 @@ from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
+from shoal.utility.information import Um
 
 QUASI_TREES: list[dict[str, Any]] = [
     {"*": {"ab": ["a", "b"], "cd": ["c", "d"]}},
@@ -347,6 +348,71 @@ def check(this: Case, plan: Plan, seen: list[Any]) -> tuple[int, int]:
     else:
         assert not last
     return closed, raised
+
+
+def optimum(this: Case, defend: bool) -> Fraction | None:
+    """Return um of the best of all releases: every partition of the records, and every way to publish their values.
+
+    To defend, records with the same quasi values stay together, and caps hold for the true values of every class.
+    """
+    plain, problem = Plain(this), this.problem
+    rows = np.repeat(np.stack(problem.cells.codes, axis=1), problem.cells.counts, axis=0)
+    n, whole = len(rows), Counter(rows[:, -1].tolist())
+    caps = {value: max(this.model.limits[0], Fraction(count, n)) for value, count in whole.items()} if defend else None
+    details: dict[tuple[tuple[int, int], ...], Fraction | None] = {}
+    units = np.unique(rows[:, :-1], axis=0, return_inverse=True)[1].reshape(-1) if defend else np.arange(n)
+    n_units = int(units.max()) + 1
+    told: list[Fraction | None] = [None] * (1 << n_units)
+    for some in range(1, 1 << n_units):
+        members = rows[(some >> units & 1).astype(bool)]
+        if len(members) < this.k:
+            continue
+        values = Counter(members[:, -1].tolist())
+        if caps is not None and any(count > caps[value] * len(members) for value, count in values.items()):
+            continue
+        key = tuple(sorted(values.items()))
+        if key not in details:
+            details[key] = plain.best_detail(values, caps)
+        detail = details[key]
+        if detail is not None:
+            for attribute, column in zip(problem.quasi, members.T, strict=False):
+                tree = attribute.taxonomy
+                covers = (tree.lo <= column.min()) & (tree.hi > column.max())
+                detail += Fraction(len(members), int((tree.hi - tree.lo)[covers].min()))
+            told[some] = detail
+    best: list[Fraction | None] = [Fraction(0)] + [None] * ((1 << n_units) - 1)
+    for some in range(1, 1 << n_units):
+        rest = some & (some - 1)
+        other = rest
+        while other >= 0:
+            one, others = told[some ^ other], best[other]
+            if one is not None and others is not None:
+                best[some] = max(one + others, best[some] or Fraction(0))
+            other = (other - 1) & rest if other else -1
+    found = best[-1]
+    return None if found is None else found / (n * (len(problem.quasi) + 1))
+
+
+def distances(seeds: range, improve: bool, defend: bool) -> list[float]:
+    """Return um of the sweep as a share of the optimum, of tables with at most 10 records that have a release."""
+    found = []
+    for seed in seeds:
+        this = case(seed, 4, 10)
+        best = optimum(this, defend)
+        if best is None:
+            continue
+        plan = SequentialSweep(improve=improve, defend=defend).plan(this.problem, np.random.default_rng(seed), Silent())
+        found.append(Um().of(this.problem, plan) / float(best))
+    return found
+
+
+@pytest.mark.parametrize(("defend", "mean", "worst"), [(False, 0.84, 0.6), (True, 0.985, 0.9)])
+def test_small_tables_are_near_the_optimum(defend: bool, mean: float, worst: float) -> None:
+    found = distances(range(40), improve=True, defend=defend)
+    assert len(found) >= 30
+    assert max(found) <= 1 + 1e-9
+    assert np.mean(found) >= mean
+    assert min(found) >= worst
 
 
 @pytest.mark.parametrize("least", [1, 0])

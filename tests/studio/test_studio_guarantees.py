@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from shoal.core.registry import discover
@@ -88,19 +86,3 @@ def test_what_is_not_there_is_refused(browser, project, at: str) -> None:
     ):
         assert browser.post(f"{at}/{path}", {"revision": project.revision, **fields}).status_code == 422
     assert project.document == before
-
-
-def test_the_hint_follows_the_policy(browser, project, at: str) -> None:
-    def verdicts() -> list[str]:
-        for _ in range(100):
-            text = browser.get(f"{at}/hint").text
-            if 'data-state="settled"' in text:
-                return re.findall(r'data-verdict="(\w+)"', text)
-        pytest.fail("the hint never came")
-
-    assert set(verdicts()) == {"possible"}
-    browser.post(f"{at}/change", {"revision": project.revision, "place": 0, "k": "121"})
-    assert verdicts()[0] == "impossible"
-    assert "only 120 records" in browser.get(f"{at}/hint").text
-    browser.post(f"{at}/change", {"revision": project.revision, "place": 0, "k": "120"})
-    assert verdicts()[0] == "possible"

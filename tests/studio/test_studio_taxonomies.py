@@ -21,7 +21,6 @@ from shoal.studio.taxonomies.entries import (
     builder_of,
     list_taxonomies,
     taxonomy_from,
-    with_taxonomy,
 )
 from shoal.studio.taxonomies.trees import KINDS, ValueTree, list_offered, start_taxonomy
 from shoal.studio.taxonomies.views import view
@@ -68,14 +67,6 @@ def test_only_columns_that_need_a_taxonomy_are_listed_by_their_places():
         2: ColumnTaxonomy("sensitive", None, columns[2], HERE),
     }
     assert list_taxonomies({"attributes": None}, columns, HERE) == {}
-
-
-def test_a_change_leaves_everything_else_and_the_document_itself_as_it_was():
-    document = {"attributes": {"a": {"role": "quasi", "weight": 2, "taxonomy": {"flat": {}}}, "b": {}}, "privacy": []}
-    changed = with_taxonomy(document, "a", {"numbers": {}})
-    assert changed["attributes"] == {"a": {"role": "quasi", "weight": 2, "taxonomy": {"numbers": {}}}, "b": {}}
-    assert document["attributes"]["a"]["taxonomy"] == {"flat": {}}
-    assert "taxonomy" not in with_taxonomy(document, "a", None)["attributes"]["a"]
 
 
 @pytest.mark.parametrize(
@@ -173,20 +164,6 @@ def test_no_move_loses_or_doubles_a_value_and_every_tree_loads(moves):
         assert sorted(tree.labels) == ["*", "1", "2", "3", "4", "5", "a", "b", "c"]
         assert values <= set(tree.leaves())
         assert ValueTree.of(from_nested(tree.document()["tree"])) == tree
-
-
-def test_records_are_counted_under_every_node(towns):
-    tree = desk(towns, {"tree": {"any": {"west": ["Bonn", "Koeln"], "x": {}}}}).tree()
-    drawn = view(tree, towns)
-    whole = drawn.whole()
-    assert (whole.records, whole.children[0].records, whole.children[1].records) == (12, 12, 0)
-    assert [child.number for child in whole.children] == [1, 4]
-    assert (drawn.gaps.n_values, drawn.gaps.n_records) == (2, 6)
-    assert drawn.loose() == (("Aachen", 5), ("Trier", 1))
-    assert drawn.examples()[0] == ("Koeln", "west", "any")
-    assert [(level.n_nodes, level.smallest) for level in drawn.levels()] == [(2, 3), (1, 12), (1, 12)]
-    part = drawn.part()
-    assert (len(part.children), part.rest, part.rest_records) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,6 @@ class TestNumbers:
         taxonomy = NumbersTaxonomy().build(values)
         assert taxonomy.encode(values).tolist() == [1, 0]
 
-    def test_no_number_at_all(self) -> None:
-        with pytest.raises(TaxonomyError, match="no number"):
-            NumbersTaxonomy().build(pa.array(["x"]))
-
 
 class TestIntervals:
     def test_whole_numbers(self) -> None:
@@ -142,13 +138,6 @@ class TestIntervals:
         assert ages.encode(pa.array([0, 120, 121, -1])).tolist() == [0, 120, -1, -1]
         assert ages.encode(pa.array(["17", "17.0", "17.5", "?"])).tolist() == [17, 17, -1, -1]
         assert ages.declared
-
-    def test_a_width_as_wide_as_the_domain_is_the_root(self) -> None:
-        ages = IntervalsTaxonomy(min=0, max=9, widths=(5, 10, 20)).build(NOTHING)
-        assert children_of_root(ages) == ["[0, 4]", "[5, 9]"]
-        opened = IntervalsTaxonomy(min=0, max=9, widths=(5, 10, 20), open="both").build(NOTHING)
-        assert children_of_root(opened) == ["< 0", "[0, 9]", "> 9"]
-        assert opened.height == 3
 
     def test_the_last_interval_is_cut_at_the_maximum(self) -> None:
         ages = IntervalsTaxonomy(min=0, max=17, widths=(5, 10)).build(NOTHING)
@@ -166,12 +155,6 @@ class TestIntervals:
         assert ages.cover(73, 74) == {"from": 90, "below": None}
         assert ages.positions is not None
         assert ages.positions[[0, 1, 72, 73]].tolist() == [17, 18, 89, 90]
-
-    def test_steps_of_whole_numbers(self) -> None:
-        pay = IntervalsTaxonomy(min=0, max=10_000, step=500, widths=(1000,)).build(NOTHING)
-        assert pay.leaf_labels[:2] == ("[0, 499]", "[500, 999]")
-        assert pay.leaf_labels[-1] == "10000"
-        assert pay.label(0, 2) == "[0, 999]"
 
     def test_decimals_are_half_open_but_for_the_maximum(self) -> None:
         weight = IntervalsTaxonomy(min=0, max=1, widths=(0.1, 0.5)).build(NOTHING)
@@ -227,11 +210,6 @@ class TestGroupsAndTree:
         assert taxonomy.label(1, 4) == "[1, 3]"
         assert taxonomy.encode(pa.array([3, 5])).tolist() == [3, -1]
 
-    def test_decimals_as_leaves(self) -> None:
-        taxonomy = GroupsTaxonomy.model_validate({"[0.5, 1]": [0.5, 1.0], ">2": [2.5]}).build(NOTHING)
-        assert taxonomy.label(1, 3) == "[1, 2.5]"
-        assert taxonomy.encode(pa.array([2.5, 2.4])).tolist() == [2, -1]
-
     @pytest.mark.parametrize("groups", [("few", "many"), ("1", "2"), ("22 Health", "23 Law"), ("[0, 3]", "[4, 9]")])
     def test_codes_under_other_groups_are_categories(self, groups: tuple[str, str]) -> None:
         """The last pair are intervals that do not have just their leaves."""
@@ -276,13 +254,6 @@ class TestDates:
             {"from": "2019-01-01", "below": "2020-01-01"},
         )
         assert not taxonomy.declared
-
-    def test_one_declared_end(self) -> None:
-        taxonomy = DatesTaxonomy(min=datetime.date(2020, 3, 1)).build(pa.array(["2020-05-01", "2019-01-01"]))
-        assert taxonomy.leaf_labels[0] == "2020-03-01"
-        assert taxonomy.leaf_labels[-1] == "2020-12-31"
-        assert taxonomy.cover(0, 2) == {"from": "2020-03-01", "below": "2020-03-03"}
-        assert taxonomy.label(300, 306) == ">= 2020-12-26"
 
     @pytest.mark.parametrize(
         "values",
@@ -356,17 +327,6 @@ class TestMask:
         with_missing = places.with_missing()
         assert "104" not in with_missing.label(0, 4)
         assert with_missing.cover(0, 4) == {"from": None, "through": None}
-
-    def test_kept_lengths_and_another_character(self) -> None:
-        places = MaskTaxonomy(length=5, keep=(5, 3, 2), character="x").build(pa.array(["47110", "47119", "47200"]))
-        assert places.height == 3
-        assert places.label(0, 2) == "471xx"
-
-    def test_whole_numbers_are_padded(self) -> None:
-        places = MaskTaxonomy(length=5).build(pa.array([1234, 47110, -1, 123456]))
-        assert places.leaf_labels == ("01234", "47110")
-        assert places.encode(pa.array([47110, 1234, -1234, 999999])).tolist() == [1, 0, -1, -1]
-        assert places.scale.reading() == {"length": 5}
 
     def test_declared_digits(self) -> None:
         places = MaskTaxonomy(length=3, alphabet="digits").build(NOTHING)
