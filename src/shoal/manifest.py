@@ -315,7 +315,8 @@ class Manifest(StrictEntry):
 
     format: Literal[1]
     shoal_version: str
-    method: str
+    method: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+    form: str = "classes"  # of the rows
     method_parameters: dict[str, Any]
     guarantees: Listed[Guarantee]
     parts: Annotated[Listed[Listed[str]], AfterValidator(_check_lists)]  # attributes that stay together in a row
@@ -391,10 +392,8 @@ def describe_plain(attributes: Mapping[str, Mapping[str, Any]]) -> Manifest:
     """Return the manifest of a table with these attributes that is published as it is, and promises nothing."""
     nothing = {"shoal_version": "", "method_parameters": {}, "guarantees": [], "rows": 0, "withheld": 0}
     missing = {"policy": "category", "tokens": [""], "dropped": 0}
-    return read_manifest(
-        {**nothing, "format": FORMAT, "method": "plain", "parts": [list(attributes)], "missing": missing}
-        | {"attributes": attributes}
-    )
+    plain = {**nothing, "format": FORMAT, "method": "plain", "form": "plain", "missing": missing}
+    return read_manifest({**plain, "parts": [list(attributes)], "attributes": attributes})
 
 
 def pack_labels(manifest: Mapping[str, Any]) -> dict[str, object]:

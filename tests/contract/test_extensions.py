@@ -1,4 +1,4 @@
-"""Another distribution adds a model, a technique and an attack by entry points, without touching shoal.
+"""Another distribution adds a model, a technique, an attack, a method and a form by entry points.
 
 Each test runs in a process of its own, with a distribution that is nothing but a module and its metadata.
 """
@@ -15,13 +15,18 @@ from typing import Any
 import pytest
 
 TOY = '''
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
 from shoal.attacks.base import Attack, Tally, Trials
 from shoal.columns.base import Technique, Treatment
+from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
+from shoal.plan.plan import Plan
+from shoal.release.forms.classes import Classes
+from shoal.verify.classes import verify_classes
 from shoal.verify.promises import Answer, Model
 from shoal.verify.techniques.base import Declared
 
@@ -92,6 +97,29 @@ class Coin(Attack):
 
     def run(self, view, targets, control, rng):
         return Trials(self.name, Tally(int(rng.binomial(self.n_targets, 0.5)), self.n_targets))
+
+
+class Together(Method):
+    """All records are one class."""
+
+    name = "together"
+    title = "everyone in one class"
+    form = "crowd"
+
+    def plan(self, problem, rng, progress):
+        widest = [[one.taxonomy.n_leaves for one in problem.quasi]]
+        counts = problem.cells.counts
+        return Plan.of_cells(np.zeros((1, len(problem.quasi)), np.int32), np.array(widest, np.int32),
+                             np.zeros(len(counts), np.int32), counts)
+
+
+class Crowd(Classes):
+    """One class."""
+
+    name = "crowd"
+
+    def describe_rows(self):
+        return "Each row is a record in the only class."
 '''
 ENTRY_POINTS = {
     "shoal.models": {"pairs": "toy_shoal:Pairs"},
@@ -99,6 +127,9 @@ ENTRY_POINTS = {
     "shoal.techniques": {"shout": "toy_shoal:Shout"},
     "shoal.declared": {"shout": "toy_shoal:Shouted"},
     "shoal.attacks": {"coin": "toy_shoal:Coin"},
+    "shoal.methods": {"together": "toy_shoal:Together"},
+    "shoal.forms": {"crowd": "toy_shoal:Crowd"},
+    "shoal.verified-forms": {"crowd": "toy_shoal:verify_classes"},
 }
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -169,6 +200,25 @@ def test_models_techniques_and_attacks_of_others_are_used_like_shoals_own(table:
     assert attacked.returncode == 0, attacked.stderr
     (found,) = json.loads(attacked.stdout)["attacks"]
     assert (found["name"], found["attack"]["trials"]) == ("coin", 2000)
+
+
+def test_methods_and_forms_of_others_are_published_and_verified(table: Path) -> None:
+    (table / "policy.json").write_text(json.dumps(POLICY | {"method": "together"}), encoding="utf-8")
+    done = publish(table, ENTRY_POINTS)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((table / "out/public/manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["method"], manifest["form"], manifest["rows"]) == ("together", "crowd", 200)
+    assert "the only class" in (table / "out/public/README.md").read_text(encoding="utf-8")
+    verified = shoal(table, "verify", str(table / "out"), "--source", str(table / "data.csv"), "--json")
+    assert json.loads(verified.stdout)["verdict"] == "verified"
+
+
+def test_a_form_that_the_verifier_does_not_have_is_not_published(table: Path) -> None:
+    (table / "policy.json").write_text(json.dumps(POLICY | {"method": "together"}), encoding="utf-8")
+    done = publish(table, {group: of for group, of in ENTRY_POINTS.items() if group != "shoal.verified-forms"})
+    assert done.returncode == 4
+    assert "its form is unknown" in done.stderr
+    assert not (table / "out").exists()
 
 
 @pytest.mark.parametrize(

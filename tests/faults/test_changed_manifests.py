@@ -42,7 +42,8 @@ REPEATED = ("incognito", "averages")  # manifests of the same form as that of mo
 # Without internal/ and without the source: what a manifest declares and nothing in public/ contradicts.
 DECLARED = (
     "shoal_version",
-    "method",  # another that publishes in the same form, of which nothing is said that only it has
+    "method",
+    "form",  # left out, which means classes
     "method_parameters*",
     "guarantees",  # one more than is there
     "guarantees.0.parameters.k",  # as far as the classes keep it

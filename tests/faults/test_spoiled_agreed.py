@@ -289,7 +289,7 @@ def _second_promise(release):
 @mutant("folder", "columns")
 def _passed_off_as_mondrian(release):
     del release.manifest["agreed"]
-    release.manifest["method"] = "mondrian"
+    release.manifest |= {"method": "mondrian", "form": "classes"}
 
 
 @mutant("manifest")
@@ -506,7 +506,7 @@ NAMED |= {
         ),
         {K},
     ),
-    "method renamed": (lambda r: setitem(r.manifest, "method", "mondrian"), {"manifest"}),
+    "form renamed": (lambda r: setitem(r.manifest, "form", "classes"), {"manifest"}),
     "plan not declared": (lambda r: delitem(r.manifest, "agreed"), {"manifest"}),
     "records withheld": (lambda r: setitem(r.manifest, "withheld", 5), {"manifest"}),
     "value declared missing": (lambda r: setitem(r.manifest["missing"], "tokens", ["", "flu"]), {"manifest"}),

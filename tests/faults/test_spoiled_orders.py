@@ -48,6 +48,7 @@ def judged(orders: list[IntArray], *, with_witness: bool = True, chunk: int = 10
         "format": 1,
         "shoal_version": "0",
         "method": "slicing",
+        "form": "slices",
         "method_parameters": {},
         "guarantees": [{"model": "column-frequency", "parameters": {"k": 3}, "achieved": 3.0}],
         "parts": PARTS,

@@ -205,6 +205,7 @@ def test_people_whose_quasi_identifiers_are_missing_are_a_class(columns):
             manifest = {
                 **release_manifest(),
                 "method": "plain",
+                "form": "plain",
                 "guarantees": [{"model": model, "parameters": parameters, "achieved": achieved}],
                 "parts": [[*columns, "illness"]],
                 "rows": 3,

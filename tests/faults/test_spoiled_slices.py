@@ -38,6 +38,7 @@ def release_manifest() -> dict[str, Any]:
         "format": 1,
         "shoal_version": "0.1.0",
         "method": "slicing",
+        "form": "slices",
         "method_parameters": {},
         "guarantees": [
             {"model": "column-frequency", "parameters": {"k": 1}, "achieved": 1.0},

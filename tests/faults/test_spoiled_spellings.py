@@ -46,6 +46,7 @@ def released(spelled: list[Any], *, sliced: bool) -> tuple[pa.Table, dict[str, A
         "format": 1,
         "shoal_version": "0",
         "method": "slicing" if sliced else "mondrian",
+        "form": "slices" if sliced else "classes",
         "method_parameters": {},
         "guarantees": [{"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": 2.0}],
         "parts": [["sex"], ["illness"]] if sliced else [["sex", "illness"]],

@@ -104,7 +104,8 @@ def read(kind: str, labels: dict[str, Any], **entries: Any) -> tuple[Manifest, A
         {
             "format": 1,
             "shoal_version": "0",
-            "method": "plain" if entries.get("role") == "sensitive" else "mondrian",
+            "method": "mondrian",
+            "form": "plain" if entries.get("role") == "sensitive" else "classes",
             "method_parameters": {},
             "guarantees": [{"model": "k-anonymity", "parameters": {"k": 1}, "achieved": 1.0}],
             "parts": [["x"]],

@@ -161,7 +161,7 @@ def test_classes_of_values_as_they_are() -> None:
         ("p3", "h2", "y", "flu"),
     ]
     attributes = {"a": PLAIN, "s": {"role": "sensitive", "kind": "category"}}
-    plain = {"method": "plain", "attributes": attributes, "witness": np.ones(4, dtype=np.int64)}
+    plain = {"form": "plain", "attributes": attributes, "witness": np.ones(4, dtype=np.int64)}
     for counts, n in (("unit", [1.0, 1.0]), ("household", [1.0, 1.0])):
         found = verify(rows, [("k-anonymity", {"k": 1}), ("simple-l-diversity", {"l": 1})], counts=counts, **plain)
         assert [one.achieved for one in found.guarantees] == n
@@ -298,7 +298,7 @@ def test_values_before_techniques_satisfy_the_promise_too() -> None:
     (check,) = [check for check in found.checks if check.name == "true values"]
     assert check.detail.startswith("simple-l-diversity: 1 classes")  # 4/3 and 1
     both = {**MOVED, "a": MOVED["s"]}
-    plain = {"method": "plain", "attributes": {"a": PLAIN, "s": {"role": "sensitive", "kind": "category"}}}
+    plain = {"form": "plain", "attributes": {"a": PLAIN, "s": {"role": "sensitive", "kind": "category"}}}
     found = verify(rows, promise, published=mixed, techniques=both, witness=np.ones(4, dtype=np.int64), **plain)
     (check,) = [check for check in found.checks if check.name == "true values"]
     assert "cannot be determined" in check.detail

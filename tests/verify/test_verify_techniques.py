@@ -155,8 +155,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"claims": [{"model": "differential-privacy", "parameters": {"epsilon": 1, "delta": 0}}]}, "not what the account"),
     ({"claims": [{"model": "trust", "parameters": {}}]}, "knows as a claim"),
     ({"synthetic": {}}, "synthetic lacks epsilon"),
-    ({"levels": {"age": 1, "sex": 0}}, "which its method does not make"),
-    ({"attributes/sex/labels": {"f": {"values": ["f"]}}}, "does not publish"),
+    ({"levels": {"age": 1, "sex": 0}}, "which only classes have"),
+    ({"attributes/sex/labels": {"f": {"values": ["f"]}}}, "does not have"),
 ]
 
 
@@ -174,7 +174,7 @@ def test_who_may_promise_nothing() -> None:
     assert not Verification((), (), may_promise_nothing=True).verified
     assert "promises nothing" in refusal(classes(), {"guarantees": []})
     assert "has no labels" in refusal(classes(), {"attributes/sex/labels": ...})
-    assert "promises nothing" in refusal(plain(), {"method": "microaggregation"})
+    assert "promises nothing" in refusal(plain(), {"form": "averages"})
 
 
 def test_averages_are_declared() -> None:
@@ -184,7 +184,7 @@ def test_averages_are_declared() -> None:
         ({"numbers": "mode", "decimals": 0}, "should be 'mean' or 'median'"),
         ({"numbers": "mean", "decimals": 0.5}, "should be a valid integer"),
     ):
-        changes = {"method": "microaggregation", "guarantees": promise, "method_parameters": parameters}
+        changes = {"form": "averages", "guarantees": promise, "method_parameters": parameters}
         assert said in refusal(plain(), changes)
 
 

@@ -138,6 +138,7 @@ class AgreedClasses(Method):
 
     name: ClassVar[str] = "agreed"
     title: ClassVar[str] = "the classes of an agency's plan"
+    form: ClassVar[str] = "agreed"
 
     agreed: plans.AgreedPlan = Field(exclude=True, description="the plan")
     people: int | None = Field(

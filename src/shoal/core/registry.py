@@ -1,14 +1,15 @@
 """Find models, methods, techniques, attacks, taxonomy builders and measures by their names.
 
 Adding one of them is one new file: a class with a ``name`` in the right package is found here, and the policy, the
-command's help, the JSON Schema and the contract tests all learn of it. Other distributions add models, techniques and
-attacks by entry points, whose names are those of the classes:
+command's help, the JSON Schema and the contract tests all use it. Other distributions add classes by entry points,
+which have the names of the classes:
 
     [project.entry-points."shoal.models"]
     my-model = "my_package.models:MyModel"
 
-The groups are ``shoal.models``, ``shoal.techniques`` and ``shoal.attacks``. What the verifier does not know is never
-published: it finds the formula of a model in ``shoal.promises`` and how a technique is checked in ``shoal.declared``.
+``GROUPS`` has the groups. A release that the verifier cannot check is not published. It finds the formula of a model in
+the group ``shoal.promises``, the check of a technique in ``shoal.declared`` and the check of a form in
+``shoal.verified-forms``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ from shoal.core.errors import PolicyError, UsageError, did_you_mean
 
 T = TypeVar("T")
 
-GROUPS = {"shoal.models": "shoal.models", "shoal.columns": "shoal.techniques", "shoal.attacks": "shoal.attacks"}
+GROUPS = {  # package -> its group of entry points
+    "shoal.models": "shoal.models",
+    "shoal.methods": "shoal.methods",
+    "shoal.release.forms": "shoal.forms",
+    "shoal.columns": "shoal.techniques",
+    "shoal.attacks": "shoal.attacks",
+}
 
 
 def discover(package: str, base: type[T]) -> dict[str, type[T]]:

@@ -305,6 +305,7 @@ def build_manifest(publication: Publication, population_digests: Mapping[str, st
         "format": FORMAT,
         "shoal_version": shoal.__version__,
         "method": policy.method.name,
+        "form": publication.form.name,
         "method_parameters": policy.method.model_dump(mode="json", exclude_none=True),
         "guarantees": [guarantee.as_dict() for guarantee in publication.guarantees()],
         "parts": [list(part) for part in publication.parts],

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from shoal.core.arrays import CodeArray
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
-from shoal.verify.classes import Answer, check_labels, check_rows
+from shoal.verify.classes import Answer, FormRows, check_labels, check_rows
 from shoal.verify.counting import ReleaseTables, as_one
 from shoal.verify.covers import put_values, relate
 from shoal.verify.engine import Engine
@@ -159,8 +159,10 @@ def _read_consistent(written: PlanFile) -> Plan:
     return Plan(written, model, Fraction(str(least)), columns, points, class_of, shown)
 
 
-def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> Answer:
-    """Return checks and promises of a release by a plan; no promises if its form does not let them be judged."""
+def verify_agreed(given: FormRows) -> Answer:
+    """Check a release by a plan."""
+    release, plan, source = given.release, given.plan, given.source
+    assert plan is not None  # noqa: S101 - it was read with the manifest
     manifest, engine = release.manifest, release.engine
     roles = {name: "sensitive" if name == plan.sensitive else "quasi" for name in plan.columns}
     strange = [(one.name, one.role) for one in manifest.attributes] != [*roles.items()] or manifest.attributes[-1].boxed
@@ -168,6 +170,7 @@ def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> An
     in_text = manifest.data is not None and manifest.data.format == "csv"
     numbered = in_text or find_type(release.types[CLASS]) == "HUGEINT"
     checks = [
+        Check("plan", True, "the plan is the declared one, and it is consistent"),
         Check.of("attributes", different, "the attributes and their roles are those of the plan"),
         Check.of("class column", not numbered and "the classes are not whole numbers", "the classes are numbers"),
     ]

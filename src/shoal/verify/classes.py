@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from shoal.verify.rows import Release, SourceRows
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
+    from shoal.verify.agreed import Plan
 
 
 class Answer(NamedTuple):
@@ -73,108 +74,118 @@ def check_labels(release: Release, tables: ReleaseTables) -> Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
-    """The classes of a release, counted, and what is given to judge them by."""
+class FormRows:
+    """The rows of a release, and what a check of its form may compare them with."""
 
     release: Release
     tables: ReleaseTables
     covers: Mapping[str, Covers]
     source: SourceRows | None
     populations: Mapping[str, Source]
+    plan: Plan | None  # of several data owners
 
-    def verify(self) -> Answer:
-        """Return checks and guarantees."""
-        manifest, engine, source = self.release.manifest, self.release.engine, self.source
-        engine.run(*self.tables.count())
-        rows = "SELECT coalesce(sum(n), 0) FROM classes" if self.tables.keys else "SELECT count(*) FROM release"
-        n_rows = int(engine.value(rows))
-        checks = [check_rows(n_rows, manifest)]
-        if self.covers:
-            checks += [check_labels(self.release, self.tables), *_check_levels(manifest, self.covers)]
-        if n_rows:
-            self._list_texts()
-            guarantees = [self._judge(promise, checks) for promise in manifest.promises]
+
+FormCheck: TypeAlias = Callable[[FormRows], Answer]  # fails closed: without guarantees nothing is verified
+
+
+def verify_classes(given: FormRows) -> Answer:
+    """Check a release in one part, in which every row is a record."""
+    manifest, engine, source = given.release.manifest, given.release.engine, given.source
+    engine.run(*given.tables.count())
+    rows = "SELECT coalesce(sum(n), 0) FROM classes" if given.tables.keys else "SELECT count(*) FROM release"
+    n_rows = int(engine.value(rows))
+    checks = [check_rows(n_rows, manifest)]
+    if given.covers:
+        checks += [check_labels(given.release, given.tables), *_check_levels(manifest, given.covers)]
+    if n_rows:
+        _list_texts(given)
+        guarantees = [_judge(given, promise, checks) for promise in manifest.promises]
+    else:
+        empty = "an empty release satisfies no guarantee"
+        guarantees = [answer(promise, None, False, empty) for promise in manifest.promises]
+    if manifest.written.synthetic is not None:
+        checks.append(Check("truth", True, "the rows were drawn at random, so they are not compared with people"))
+    elif source is not None:
+        from shoal.verify.truth import Comparison
+
+        true = Comparison(given.release, given.tables, source).check()
+        checks += true
+        if source.witness is None:
+            guarantees = _leave_open(guarantees, "people are counted with the witness", ok=True)
+        elif all(check.ok for check in true):
+            guarantees = _ask_source(given, source, guarantees, checks)
         else:
-            empty = "an empty release satisfies no guarantee"
-            guarantees = [answer(promise, None, False, empty) for promise in manifest.promises]
-        if manifest.written.synthetic is not None:
-            checks.append(Check("truth", True, "the rows were drawn at random, so they are not compared with people"))
-        elif source is not None:
-            from shoal.verify.truth import Comparison
+            guarantees = _leave_open(guarantees, "the witness is not true", ok=False)
+    return Answer(checks, guarantees)
 
-            true = Comparison(self.release, self.tables, source).check()
-            checks += true
-            if source.witness is None:
-                guarantees = _leave_open(guarantees, "people are counted with the witness", ok=True)
-            elif all(check.ok for check in true):
-                guarantees = self._ask_source(source, guarantees, checks)
-            else:
-                guarantees = _leave_open(guarantees, "the witness is not true", ok=False)
-        return Answer(checks, guarantees)
 
-    def _judge(self, promise: Promise, checks: list[Check]) -> CheckedGuarantee:
-        """Judge a promise by the published rows."""
-        if promise.counts is not None:
-            from shoal.verify import people
-
-            weaker = people.weaken(promise)
-            return people.judge_records(promise, None if weaker is None else self._judge_records(weaker))
-        if promise.kind.about == "population" and not promise.obstacle:
-            from shoal.verify.reach import judge_population  # few guarantees are about populations
-
-            return judge_population(self.release, promise, self.populations, checks)
-        labelled = {one.name for one in self.release.manifest.labelled}
-        induced = any(not labelled.isdisjoint(subject) for subject in promise.subjects)
-        grounds = ", by the frequencies that labels induce" if induced else ""
-        return conclude(promise, self._judge_records(promise), grounds=grounds)
-
-    def _judge_records(self, promise: Promise) -> Judgement:
-        if promise.kind.about in ("parts", "plan"):
-            return Judgement(0, obstacle="cannot check: only a sliced release has parts to promise this model of")
-        tables: Iterable[Counts] = [Counts("classes")]
-        if promise.kind.about == "values":
-            tables = (self._count_values(promise, subject) for subject in promise.subjects)
-        return judge(self.release.engine, promise, tables)
-
-    def _count_values(self, promise: Promise, subject: Subject) -> Counts:
-        counts, statement = self.tables.count_values(promise, subject)
-        self.release.engine.run(*([] if statement is None else [statement]))
-        return counts
-
-    def _list_texts(self) -> None:
-        """Make the tables of normal forms of all values that promises are about."""
-        subjects = (subject for promise in self.release.manifest.promises for subject in promise.subjects)
-        for name in dict.fromkeys(chain.from_iterable(subjects)):
-            from shoal.verify.people import put_texts
-
-            place, kind = self.tables.sensitive[name][0], None if self.source is None else self.source.types[name]
-            distinct = f"SELECT DISTINCT s{place} AS s FROM counted"
-            put_texts(self.release.engine, self.release.manifest, name, distinct, f"texts{place}", kind)
-
-    def _ask_source(
-        self, source: SourceRows, guarantees: list[CheckedGuarantee], checks: list[Check]
-    ) -> list[CheckedGuarantee]:
-        """Add the checks and return the guarantees that the source decides, once the witness was shown to be true."""
+def _judge(given: FormRows, promise: Promise, checks: list[Check]) -> CheckedGuarantee:
+    """Judge a promise by the published rows."""
+    if promise.counts is not None:
         from shoal.verify import people
 
-        manifest, engine = self.release.manifest, self.release.engine
-        counted = any(promise.counts is not None and not promise.obstacle for promise in manifest.promises)
-        changed = people.find_changed(manifest)
-        if counted or changed:
-            rows = people.TrueRows.of_classes(source, people=counted)
-            n_classes = int(engine.value("SELECT count(*) FROM classes"))
-            if changed:
-                checks.append(people.check_true_values(rows, n_classes))
-            if rows.n_classes != n_classes:
-                why = "equal values are spelled in several ways, so records cannot be followed"
-                guarantees = _leave_open(guarantees, why, ok=False)
-            else:
-                guarantees = [
-                    conclude(promise, rows.judge_people(promise)) if promise.counts and not promise.obstacle else found
-                    for promise, found in zip(manifest.promises, guarantees, strict=True)
-                ]
-        checks += people.check_withheld(manifest, source)
-        return guarantees
+        weaker = people.weaken(promise)
+        return people.judge_records(promise, None if weaker is None else _judge_records(given, weaker))
+    if promise.kind.about == "population" and not promise.obstacle:
+        from shoal.verify.reach import judge_population  # few guarantees are about populations
+
+        return judge_population(given.release, promise, given.populations, checks)
+    labelled = {one.name for one in given.release.manifest.labelled}
+    induced = any(not labelled.isdisjoint(subject) for subject in promise.subjects)
+    grounds = ", by the frequencies that labels induce" if induced else ""
+    return conclude(promise, _judge_records(given, promise), grounds=grounds)
+
+
+def _judge_records(given: FormRows, promise: Promise) -> Judgement:
+    if promise.kind.about in ("parts", "plan"):
+        return Judgement(0, obstacle="cannot check: only a sliced release has parts to promise this model of")
+    tables: Iterable[Counts] = [Counts("classes")]
+    if promise.kind.about == "values":
+        tables = (_count_values(given, promise, subject) for subject in promise.subjects)
+    return judge(given.release.engine, promise, tables)
+
+
+def _count_values(given: FormRows, promise: Promise, subject: Subject) -> Counts:
+    counts, statement = given.tables.count_values(promise, subject)
+    given.release.engine.run(*([] if statement is None else [statement]))
+    return counts
+
+
+def _list_texts(given: FormRows) -> None:
+    """Make the tables of normal forms of all values that promises are about."""
+    subjects = (subject for promise in given.release.manifest.promises for subject in promise.subjects)
+    for name in dict.fromkeys(chain.from_iterable(subjects)):
+        from shoal.verify.people import put_texts
+
+        place, kind = given.tables.sensitive[name][0], None if given.source is None else given.source.types[name]
+        distinct = f"SELECT DISTINCT s{place} AS s FROM counted"
+        put_texts(given.release.engine, given.release.manifest, name, distinct, f"texts{place}", kind)
+
+
+def _ask_source(
+    given: FormRows, source: SourceRows, guarantees: list[CheckedGuarantee], checks: list[Check]
+) -> list[CheckedGuarantee]:
+    """Add the checks and return the guarantees that the source decides, once the witness was shown to be true."""
+    from shoal.verify import people
+
+    manifest, engine = given.release.manifest, given.release.engine
+    counted = any(promise.counts is not None and not promise.obstacle for promise in manifest.promises)
+    changed = people.find_changed(manifest)
+    if counted or changed:
+        rows = people.TrueRows.of_classes(source, people=counted)
+        n_classes = int(engine.value("SELECT count(*) FROM classes"))
+        if changed:
+            checks.append(people.check_true_values(rows, n_classes))
+        if rows.n_classes != n_classes:
+            why = "equal values are spelled in several ways, so records cannot be followed"
+            guarantees = _leave_open(guarantees, why, ok=False)
+        else:
+            guarantees = [
+                conclude(promise, rows.judge_people(promise)) if promise.counts and not promise.obstacle else found
+                for promise, found in zip(manifest.promises, guarantees, strict=True)
+            ]
+    checks += people.check_withheld(manifest, source)
+    return guarantees
 
 
 def _leave_open(guarantees: Sequence[CheckedGuarantee], why: str, *, ok: bool) -> list[CheckedGuarantee]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -16,12 +17,10 @@ from shoal.verify.result import Claim
 if TYPE_CHECKING:
     from shoal.verify.techniques.base import Declared
 
-SLICED = ("slicing", "anatomy")
-AVERAGED, PLAIN, AGREED = "microaggregation", "plain", "agreed"
+CLASSES, SLICES, AVERAGES, PLAIN, AGREED = "classes", "slices", "averages", "plain", "agreed"
 PRIVATE = ("synthetic", "safepub")
-_FULL_DOMAIN, _LIFTING = "incognito", "sweep"
-_CUTTING = ("mondrian", "hilbert", "local-suppression")
-_METHODS = (*SLICED, _FULL_DOMAIN, _LIFTING, AVERAGED, PLAIN, *PRIVATE, AGREED, *_CUTTING)
+FORMS = (CLASSES, SLICES, AVERAGES, PLAIN, AGREED, *PRIVATE)
+GROUP = "shoal.verified-forms"  # of entry points: each is a ``FormCheck`` for another form
 
 
 class Averaging(StrictEntry):
@@ -124,7 +123,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     demand(not with_file or written.data is not None, "the manifest lacks data")
     columns = dict.fromkeys(name for part in written.parts for name in part)
     attributes, account = tuple(written.attributes[name] for name in columns), written.synthetic
-    for check in (_check_method, _check_sliced, _check_synthetic, _check_labels, _check_promises):
+    for check in (_check_form, _check_sliced, _check_synthetic, _check_labels, _check_promises):
         check(written)
     _check_agreed(written, with_file=with_file)
     techniques: Mapping[str, Declared] = {}
@@ -140,7 +139,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         if account is not None:
             check_asked(account, tuple(columns), written.method_parameters)
         claims = read_claims(written.claims, account)
-    if written.method == AVERAGED:
+    if written.form == AVERAGES:
         averaging = read_entry(Averaging, written.method_parameters, "method_parameters")
     people, sample = written.people.model_dump(exclude_none=True), written.sample
     manifest = Manifest(
@@ -178,23 +177,17 @@ def demand(holds: bool, otherwise: str) -> None:
         raise ManifestError(otherwise)
 
 
-def may_promise_nothing(method: str) -> bool:
-    """Whether a release by this method may have no guarantees: its values are as they are, or nobody's."""
-    return method in (PLAIN, *PRIVATE)
+def may_promise_nothing(form: str) -> bool:
+    """Whether a release may have no guarantees: its values are original values, or no person's."""
+    return form in (PLAIN, *PRIVATE)
 
 
-def _check_method(written: Written) -> None:
-    """The method is known, and publishes what is there: levels, and labels of sensitive values, are of one method."""
-    method = written.method
-    demand(method in _METHODS, "its method is unknown")
-    lifted = any(attribute.may_keep_missing for attribute in written.attributes.values())
-    demand(
-        not lifted or method in (PLAIN, AVERAGED, _LIFTING, *PRIVATE, AGREED),
-        "it has labels of sensitive values, which its method does not make",
-    )
+def _check_form(written: Written) -> None:
+    """The form is known, and levels name the quasi-identifiers of classes."""
+    demand(written.form in FORMS or bool(entry_points(group=GROUP, name=written.form)), "its form is unknown")
     if written.levels is None:
         return
-    demand(method == _FULL_DOMAIN, "it has levels, which its method does not make")
+    demand(written.form == CLASSES, "it has levels, which only classes have")
     quasi = {attribute.name for attribute in written.attributes.values() if attribute.role == "quasi"}
     demand(set(written.levels) == quasi, "levels does not name just the quasi attributes")
 
@@ -204,7 +197,7 @@ def _check_sliced(written: Written) -> None:
     sliced, own = len(written.parts) > 1, {"buckets", "tables"} & written.model_fields_set
     demand(sliced or not own, "it has buckets or tables, and yet all attributes are in one part")
     demand(not sliced or "buckets" in own, "it has several parts and does not say how many buckets")
-    demand(sliced == (written.method in SLICED), "its method does not make so many parts")
+    demand(sliced == (written.form == SLICES) or written.form not in FORMS, "its form has another number of parts")
     if not sliced:
         return
     by_name = written.attributes
@@ -233,16 +226,16 @@ def _check_labels(written: Written) -> None:
 
     Where rows with missing values are dropped, no sensitive label may count them among the values it covers.
     """
-    method = written.method
-    for one in written.attributes.values():
+    form = written.form
+    for one in written.attributes.values() if form in FORMS else ():
         where = f"attributes.{one.name}"
         if one.boxed:
-            demand(method not in (PLAIN, AVERAGED), f"{where} has labels, which its method does not publish")
-            category = one.role != "sensitive" or one.kind == "category" or method in PRIVATE
+            demand(form not in (PLAIN, AVERAGES), f"{where} has labels, which its form does not have")
+            category = one.role != "sensitive" or one.kind == "category" or form in PRIVATE
             demand(category, f"{where} is sensitive and has labels, and yet its kind is not 'category'")
         else:
-            classes = one.role == "quasi" and method not in (PLAIN, AVERAGED, *SLICED)
-            demand(not classes and method not in PRIVATE, f"{where} is {one.role} and has no labels")
+            classes = one.role == "quasi" and form not in (PLAIN, AVERAGES, SLICES)
+            demand(not classes and form not in PRIVATE, f"{where} is {one.role} and has no labels")
         flagged = one.role == "sensitive" and any("missing" in cover for cover in (one.labels or {}).values())
         dropped = flagged and written.missing.policy == "drop"
         demand(not dropped, f"attributes.{one.name}.labels cover missing values, which were dropped")
@@ -250,7 +243,7 @@ def _check_labels(written: Written) -> None:
 
 def _check_promises(written: Written) -> None:
     """Something is promised, of classes that there are, unless the method needs no promise."""
-    promised, free = bool(written.guarantees), may_promise_nothing(written.method)
+    promised, free = bool(written.guarantees), may_promise_nothing(written.form)
     demand(promised or free, "guarantees is empty: it promises nothing")
     some = any(attribute.role == "quasi" for attribute in written.attributes.values())
     demand(some or (free and not promised), "it declares no quasi attribute, so there are no classes to check")
@@ -260,7 +253,7 @@ def _check_synthetic(written: Written) -> None:
     """A synthetic table tells nothing that was looked up without noise, and other releases have no account."""
     account = written.synthetic
     own = None if account is None else PRIVATE[account.sampled is not None]
-    demand(own == (written.method if written.method in PRIVATE else None), "its account is not one of its method")
+    demand(own == (written.form if written.form in PRIVATE else None), "its account is not one of its form")
     if account is None:
         return
     of_people = {"techniques", "sample", "items", "populations"} & written.model_fields_set
@@ -274,7 +267,7 @@ def _check_synthetic(written: Written) -> None:
 def _check_agreed(written: Written, *, with_file: bool) -> None:
     """A release by a plan has all records of its source, whole, and one promise: the plan's."""
     agreed = written.agreed is not None
-    demand(agreed == (written.method == AGREED), "its method is 'agreed' and it names no plan, or the other way round")
+    demand(agreed == (written.form == AGREED), "its form is 'agreed' and it names no plan, or the other way round")
     if not agreed:
         return
     demand(with_file, "it names a plan, which is checked in the folder of the release only")

@@ -25,13 +25,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from shoal.verify.classes import Answer, check_labels, check_rows
+from shoal.verify.classes import Answer, FormRows, check_labels, check_rows
 from shoal.verify.counting import ReleaseTables
 from shoal.verify.covers import Covers
 from shoal.verify.engine import Engine, name_columns
 from shoal.verify.files import read_names
 from shoal.verify.manifest import Manifest
-from shoal.verify.people import check_withheld
+from shoal.verify.people import check_withheld, find_changed
 from shoal.verify.reach import follow, rank_quasi
 from shoal.verify.result import FALSE_ALARM, Check
 from shoal.verify.rows import GUARD, Release, SourceRows, read_file, wrap
@@ -241,12 +241,11 @@ class Slices:
         return f"\nLEFT JOIN {home} ON {' AND '.join(same)}"
 
 
-def verify_sliced(
-    release: Release, tables: ReleaseTables, covers: Mapping[str, Covers], expected: SourceRows | None
-) -> Answer:
-    """Return checks and guarantees of a sliced release; no guarantees if its form does not let them be judged."""
+def verify_sliced(given: FormRows) -> Answer:
+    """Check a sliced release."""
     from shoal.verify.beliefs import check_promises
 
+    release, tables, covers, expected = given.release, given.tables, given.covers, given.source
     manifest, engine = release.manifest, release.engine
     try:
         slices = Slices(release, tables, expected)
@@ -281,6 +280,9 @@ def verify_sliced(
     if with_source:
         strangers = lost and f"{lost} source rows match no bucket"
         checks.append(Check.of("matching", strangers, "every published source row matches a bucket"))
+    if find_changed(manifest):
+        refused = "a promise about values that techniques changed by chance cannot be checked in parts"
+        checks.append(Check("true values", False, refused))
     return Answer(checks, guarantees)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,12 +22,12 @@ from shoal.core.progress import Progress, Silent
 from shoal.core.statements import VERIFIED
 from shoal.manifest import PAGES, ManifestError, parse_json, unpack_labels
 from shoal.verify import files
-from shoal.verify.classes import Classes, put_labels
+from shoal.verify.classes import FormCheck, FormRows, put_labels, verify_classes
 from shoal.verify.counting import ReleaseTables
 from shoal.verify.covers import CoverError
 from shoal.verify.engine import CannotCheckError, Engine, Error
 from shoal.verify.files import find_public as find_public
-from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
+from shoal.verify.manifest import AGREED, FORMS, GROUP, SLICES, Manifest, may_promise_nothing, read_manifest
 from shoal.verify.promises import answer
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.rows import Release, SourceRows, Witness, WitnessError
@@ -142,6 +143,23 @@ def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, st
     return write_script(read), write_source_script(read, source)
 
 
+def find_form_check(form: str) -> FormCheck:
+    """Return the check of a form of release; other packages register theirs under the name of the form."""
+    if form == SLICES:
+        from shoal.verify.slices import verify_sliced  # what few releases need is loaded for these only
+
+        return verify_sliced
+    if form == AGREED:
+        from shoal.verify.agreed import verify_agreed
+
+        return verify_agreed
+    if form in FORMS:
+        return verify_classes
+    (entry,) = entry_points(group=GROUP, name=form)
+    found: FormCheck = entry.load()
+    return found
+
+
 def _read_script(path: Path) -> str | None:
     """Return the script in the folder, None if there is none; text that is not UTF-8 is never the right one."""
     return path.read_bytes().decode("utf-8", "replace") if path.is_file() and not path.is_symlink() else None
@@ -184,7 +202,7 @@ class _Rows:
         """Return the answer, with the checks of other things *before* those of the rows."""
         unjudged = [answer(promise, None, False, "not checked") for promise in self.manifest.promises]
         judged = unjudged if self.guarantees is None else self.guarantees
-        free = may_promise_nothing(self.manifest.written.method)
+        free = may_promise_nothing(self.manifest.written.form)
         return Verification((*before, *self.checks), tuple(judged), self.manifest.claims, free)
 
     def read_others(self, public: Path) -> None:
@@ -238,23 +256,10 @@ class _Rows:
         if self.source is not None and account is None:
             original, expected = self._read_source(release.engine, self.source)
         covers, tables = put_labels(release), ReleaseTables(manifest)
-        if self.plan is not None:
-            from shoal.verify.agreed import verify_agreed
-
-            checks.append(Check("plan", True, "the plan is the declared one, and it is consistent"))
-            found = verify_agreed(release, self.plan, expected)
-        elif manifest.sliced:
-            from shoal.verify.people import find_changed
-            from shoal.verify.slices import verify_sliced
-
-            found = verify_sliced(release, tables, covers, expected)
-            if find_changed(manifest):
-                refused = "a promise about values that techniques changed by chance cannot be checked in parts"
-                checks.append(Check("true values", False, refused))
-        else:
-            found = Classes(release, tables, covers, expected, self.populations).verify()
+        form = FormRows(release, tables, covers, expected, self.populations, self.plan)
+        found = find_form_check(manifest.written.form)(form)
         checks += found.checks
-        if found.guarantees is None:
+        if found.guarantees is None or len(found.guarantees) != len(manifest.promises):
             return
         if expected is not None and manifest.written.method_parameters.get("defend") is True:
             from shoal.verify.reach import check_defended

@@ -11,7 +11,7 @@ from shoal.core.errors import InputError, PolicyError
 from shoal.core.registry import find
 from shoal.core.wording import code, count_noun, promise_line
 from shoal.manifest import Attribute, Manifest, read_manifest
-from shoal.methods.base import AnyPlan, Method
+from shoal.methods.base import AnyPlan
 from shoal.models.base import PrivacyModel
 
 if TYPE_CHECKING:
@@ -303,17 +303,12 @@ def find_form(name: str) -> type[Form]:
 
 
 def read_form(manifest: Manifest | Mapping[str, Any]) -> Form:
-    """Return the form of a release, by the method that its manifest names."""
+    """Return the form of a release, which its manifest names."""
     manifest = read_manifest(manifest)
-    if manifest.agreed is not None:
-        return find_form("agreed")(manifest)
     try:
-        method = find("shoal.methods", Method, manifest.method, what="method")
+        return find_form(manifest.form)(manifest)
     except PolicyError:
-        raise InputError(
-            "the manifest names no method that this shoal knows; run `shoal verify` on the release"
-        ) from None
-    return find_form(method.form)(manifest)
+        raise InputError("this shoal does not have the form of the release; run `shoal verify` on it") from None
 
 
 def publish_plan(
