@@ -30,7 +30,7 @@ LIMITS = {
     "files": 369,
     "packages and modules of shoal": 24,
     "modules with exactly one importer": 60,
-    "lines of the verifier": 7_010,
+    "lines of the verifier": 7_020,
     "files of the verifier": 35,
     "tests of a release's form elsewhere": 0,
     "functions over 80 lines": 0,
