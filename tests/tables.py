@@ -6,12 +6,14 @@ people of a particular shape (a planted record, a dependence, a rare value) make
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain, product
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from shoal.plan.problem import Problem
 from shoal.utility.rows import Column, Rows, Tables
@@ -109,3 +111,19 @@ def original_rows(problem: Problem) -> Rows:
 def tabulate_leaves(rows: Rows) -> Tables:
     """The tables of rows in which every leaf is a bin."""
     return rows.tabulate([np.arange(column.n_leaves + 1) for column in rows.columns])
+
+
+def cover(*choices: Iterable[Any], names: tuple[int, ...] = ()) -> list[Any]:
+    """All combinations as parameters of a test; all but a few in which every choice occurs are marked as thorough.
+
+    *names* has the numbers of parameters that one choice gives; those of several are tuples.
+    """
+    listed = [tuple(choice) for choice in choices]
+    usual = {tuple(place % len(choice) for choice in listed) for place in range(max(map(len, listed)))}
+    parameters = []
+    for places in product(*(range(len(choice)) for choice in listed)):
+        chosen = [choice[place] for choice, place in zip(listed, places, strict=True)]
+        parts = [one if n > 1 else (one,) for one, n in zip(chosen, names or (1,) * len(chosen), strict=True)]
+        marks = () if places in usual else pytest.mark.thorough
+        parameters.append(pytest.param(*chain.from_iterable(parts), marks=marks))
+    return parameters

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 from tests import tables
+from tests.tables import cover
 
 import shoal
 from shoal.anonymize.refusing import refuse_other_release
@@ -72,8 +73,7 @@ FAULTS: dict[str, tuple[str, Fault]] = {
 }
 
 
-@pytest.mark.parametrize("out", [False, True], ids=["in memory", "on disk"])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("out", "fault"), cover([False, True], FAULTS))
 def test_a_planner_with_another_policy_publishes_nothing(
     fault: str, out: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,8 +128,7 @@ def test_rows_in_source_order_are_not_published(form: str, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("order", [reverse, shuffle_blocks])
-@pytest.mark.parametrize("form", ["classes", "plain", "averages"])
+@pytest.mark.parametrize(("order", "form"), cover([reverse, shuffle_blocks], ["classes", "plain", "averages"]))
 def test_other_orders_that_follow_the_source(form: str, order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shuffler, "_shuffle", order)
     with pytest.raises(VerificationError, match="order: the published rows follow"):

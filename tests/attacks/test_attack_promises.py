@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.attacks.base import ALARMS, Trials
@@ -36,8 +37,7 @@ def tried(release: shoal.Release, source: pa.Table, control: pa.Table, *names: s
     return {each.attack: each for each in found if isinstance(each, Trials)}
 
 
-@pytest.mark.parametrize("k", [2, 10])
-@pytest.mark.parametrize("method", ["mondrian", "sweep"])
+@pytest.mark.parametrize(("k", "method"), cover([2, 10], ["mondrian", "sweep"]))
 def test_nobody_is_isolated_among_k(tables: tuple[pa.Table, pa.Table], method: str, k: int) -> None:
     """Whoever fulfils a predicate of labels has the others of the class beside: with k = 2 nobody is alone, surely."""
     source, control = tables

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.core.errors import UnreachableError
@@ -32,8 +33,7 @@ KINDS: dict[str, pa.Array] = {
 }
 
 
-@pytest.mark.parametrize("role", ["sensitive", "insensitive"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("role", "kind"), cover(["sensitive", "insensitive"], KINDS))
 def test_every_type_is_published_and_verified(
     kind: str, role: Literal["sensitive", "insensitive"], tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 from shoal.core.registry import discover
 from shoal.models.tau_l_diversity import TauLDiversity
@@ -88,8 +89,7 @@ def test_measures_are_found_and_named() -> None:
         assert 0 <= kind.within[0] < kind.within[1]
 
 
-@pytest.mark.parametrize("name", MEASURES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("name", "seed"), cover(MEASURES, range(3)))
 def test_values_are_finite_and_within_the_declared_bounds(name: str, seed: int) -> None:
     problem, kind = table(seed), MEASURES[name]
     for cuts in (FINEST, MIDDLE, COARSEST):
@@ -100,8 +100,7 @@ def test_values_are_finite_and_within_the_declared_bounds(name: str, seed: int) 
             assert kind.within[0] <= value <= kind.within[1]
 
 
-@pytest.mark.parametrize("name", MONOTONE)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("name", "seed"), cover(MONOTONE, range(3)))
 def test_coarser_is_worse(name: str, seed: int) -> None:
     problem, kind = table(seed), MEASURES[name]
     values = [kind().of(problem, boxed(problem, cuts)) for cuts in (FINEST, MIDDLE, COARSEST)]
@@ -109,8 +108,9 @@ def test_coarser_is_worse(name: str, seed: int) -> None:
     assert worse(kind, values[2], values[1])
 
 
-@pytest.mark.parametrize("name", [name for name, kind in MEASURES.items() if kind.counts_withheld])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("name", "seed"), cover([name for name, kind in MEASURES.items() if kind.counts_withheld], range(3))
+)
 def test_withheld_records_count_as_lost(name: str, seed: int) -> None:
     problem, kind = table(seed), MEASURES[name]
     values = [kind().of(problem, boxed(problem, MIDDLE, withheld)) for withheld in (0, 5, 20)]
@@ -119,8 +119,9 @@ def test_withheld_records_count_as_lost(name: str, seed: int) -> None:
 
 
 # An unchanged table still has classes of equal records, and may protect more or less than is asked for.
-@pytest.mark.parametrize("name", sorted(set(MEASURES) - {"class-size", "discernibility", "excessive-protection"}))
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("name", "seed"), cover(sorted(set(MEASURES) - {"class-size", "discernibility", "excessive-protection"}), range(3))
+)
 def test_an_unchanged_table_is_the_best_there_is(name: str, seed: int) -> None:
     problem, kind = table(seed), MEASURES[name]
     best = 1.0 if kind.better == "higher" else 0.0

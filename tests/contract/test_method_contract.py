@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from tests import tables
+from tests.tables import cover
 
 import shoal
 from shoal.core.errors import UnreachableError
@@ -339,8 +340,7 @@ def test_every_release_keeps_every_promise(
     assert len(classes_of(release.data)) > 1
 
 
-@pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-@pytest.mark.parametrize("missing", ["category", "drop"])
+@pytest.mark.parametrize(("method", "variant", "missing"), cover(RUNS, ["category", "drop"], names=(2, 1)))
 def test_missing_values(method: str, variant: dict[str, Any], missing: str) -> None:
     table = people(3, gaps=True)
     models = served([{"k-anonymity": {"k": 4}}, {"distinct-l-diversity": {"l": 2}}], method)

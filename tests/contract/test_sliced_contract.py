@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.core.errors import PolicyError, UnreachableError
@@ -445,8 +446,7 @@ def test_other_models_are_refused_by_name(
         assert caught.value.exit_code == 3
 
 
-@pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-@pytest.mark.parametrize("missing", ["category", "drop"])
+@pytest.mark.parametrize(("method", "variant", "missing"), cover(RUNS, ["category", "drop"], names=(2, 1)))
 def test_missing_values(method: str, variant: str, missing: str) -> None:
     table = people(3, gaps=True)
     model = {"entropy-l-diversity": {"l": 1.5}} if variant == "shared sensitive" else {"simple-l-diversity": {"l": 1.5}}
@@ -466,20 +466,21 @@ def two_secrets(seed: int, n: int = 120) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    "parameters",
-    [
-        {},
-        {"alpha": 2},
-        {"columns": "each"},
-        {"parts": [["age", "day"], ["sex", "illness", "job"], ["zip"]]},
-        {"parts": [["age", "day"], ["sex", "illness"], ["zip", "job"]]},
-        {"parts": [["age", "day", "job"], ["sex", "zip", "illness"]], "frequency": 15},
-        {"parts": [["age", "sex"], ["sex", "illness"], ["zip", "job"], ["day"]], "overlapping": True},
-        {"parts": [["age", "day"], ["sex", "illness"], ["zip", "job"]], "grouping": "random", "bucket_size": 12},
-    ],
-    ids=str,
+    ("parameters", "models"),
+    cover(
+        [
+            {},
+            {"alpha": 2},
+            {"columns": "each"},
+            {"parts": [["age", "day"], ["sex", "illness", "job"], ["zip"]]},
+            {"parts": [["age", "day"], ["sex", "illness"], ["zip", "job"]]},
+            {"parts": [["age", "day", "job"], ["sex", "zip", "illness"]], "frequency": 15},
+            {"parts": [["age", "sex"], ["sex", "illness"], ["zip", "job"], ["day"]], "overlapping": True},
+            {"parts": [["age", "day"], ["sex", "illness"], ["zip", "job"]], "grouping": "random", "bucket_size": 12},
+        ],
+        [["simple-l-diversity"], ["distinct-l-diversity", "tau-l-diversity"]],
+    ),
 )
-@pytest.mark.parametrize("models", [["simple-l-diversity"], ["distinct-l-diversity", "tau-l-diversity"]], ids=str)
 def test_several_sensitive_attributes_each_keep_the_promise(parameters: Row, models: list[str]) -> None:
     given: dict[str, Row] = {
         "simple-l-diversity": {"l": 1.6},

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.core.errors import InputError, PolicyError, ShoalError
@@ -124,8 +125,7 @@ def test_a_release_in_memory() -> None:
     assert release.verification.verified
 
 
-@pytest.mark.parametrize("delta", [0, 1e-6])
-@pytest.mark.parametrize("format", ["csv", "parquet"])
+@pytest.mark.parametrize(("delta", "format"), cover([0, 1e-6], ["csv", "parquet"]))
 def test_a_release_on_disk(format: str, delta: float, tmp_path: Path) -> None:  # noqa: A002
     pyarrow.csv.write_csv(people(), tmp_path / "people.csv")
     release = shoal.anonymize(

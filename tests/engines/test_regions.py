@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 from shoal.anonymize.opening import Options
 from shoal.anonymize.run import run
@@ -116,8 +117,7 @@ def test_every_model_holds_over_regions(model: str, method: str) -> None:
     check_records(table, release)
 
 
-@pytest.mark.parametrize("labels", ["levels", "ranges"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("labels", "seed"), cover(["levels", "ranges"], range(3)))
 def test_curves_through_regions_keep_to_their_nodes(seed: int, labels: str) -> None:
     table = people(seed)
     release = released(table, policy(MODELS["k"], method={"hilbert": {"labels": labels}}), seed, small())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 from shoal.anonymize import anonymize
 from shoal.core.errors import UsageError
@@ -128,8 +129,7 @@ def boxes(tree: RegionTree) -> list[tuple[list[int], list[int]]]:
     return [(tree.nodes[leaf].lo.tolist(), tree.nodes[leaf].hi.tolist()) for leaf in tree.leaves]
 
 
-@pytest.mark.parametrize("by_nodes", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("by_nodes", "seed"), cover([False, True], range(4)))
 def test_regions_are_boxes_that_tile_the_domain(seed: int, by_nodes: bool) -> None:
     tree = cut_regions(sample_problem(seed), 0.1, 1500, by_nodes=by_nodes)
     covered = np.zeros((32, 6), dtype=int)

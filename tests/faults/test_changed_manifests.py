@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {"privacy": [], "method": {"plain": {}}, "technique": {"rounding": {"base": 5}}},
     "averages": {"privacy": [{"k-anonymity": {"k": 3}}], "method": {"microaggregation": {}}},
 }
-REPEATED = ("incognito", "averages")  # manifests of the same form as that of mondrian
+REPEATED = ("incognito",)  # manifests of the same form as those of mondrian
 # Without internal/ and without the source: what a manifest declares and nothing in public/ contradicts.
 DECLARED = (
     "shoal_version",

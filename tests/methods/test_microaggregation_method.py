@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.core.errors import InputError, ShoalError, UnreachableError
@@ -95,9 +96,10 @@ def day_number(text: str) -> int:
     return datetime.datetime.strptime(text, "%d.%m.%Y").date().toordinal()
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("gaps", [0.0, 0.12])
-@pytest.mark.parametrize(("numbers", "decimals"), [("mean", 1), ("mean", 3), ("median", 2)])
+@pytest.mark.parametrize(
+    ("seed", "gaps", "numbers", "decimals"),
+    cover(range(4), [0.0, 0.12], [("mean", 1), ("mean", 3), ("median", 2)], names=(1, 1, 2)),
+)
 def test_classes_publish_the_averages_of_their_records(seed: int, gaps: float, numbers: str, decimals: int) -> None:
     table = people(seed, gaps=gaps)
     source = {record["row"]: record for record in table.to_pylist()}

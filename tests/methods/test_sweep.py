@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from tests.tables import cover
 from typer.testing import CliRunner
 
 import shoal
@@ -243,8 +244,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("model", OTHERS, ids=str)
-@pytest.mark.parametrize("withheld", [0, 0.01])
+@pytest.mark.parametrize(("model", "withheld"), cover(OTHERS, [0, 0.01]))
 def test_no_value_is_generalized_for_a_model_that_does_not_define_it(model: dict[str, Any], withheld: float) -> None:
     """Nearly all accidents are slight: a star instead of that word would be read by everybody."""
     accidents = pa.table({"q": list("abcd") * 100, "s": ["u"] * 396 + ["v"] * 4})
@@ -365,8 +365,7 @@ def with_rows(*args: Any, **options: Any) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("improve", [False, True])
-@pytest.mark.parametrize(("tau", "l"), [(0.5, 2), (0.4, 3), (0.3, 4)])
+@pytest.mark.parametrize(("improve", "tau", "l"), cover([False, True], [(0.5, 2), (0.4, 3), (0.3, 4)], names=(1, 2)))
 def test_labels_tell_no_more_than_tau_or_the_base_rate(improve: bool, tau: float, l: int) -> None:
     data = crowd(l)
     base = Counter(data["s"].to_pylist())

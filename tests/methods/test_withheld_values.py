@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests import tables
+from tests.tables import cover
 
 import shoal
 from shoal.core.errors import UnreachableError
@@ -63,8 +64,7 @@ def holds(model: str, values: list[str]) -> bool:
     return bool(MODELS[model].holds(ClassHistograms.of([counts]), Whole.of(counts))[0])
 
 
-@pytest.mark.parametrize("model", sorted(MODELS))
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize(("model", "method"), cover(sorted(MODELS), METHODS))
 def test_withheld_people_satisfy_the_model(method: dict[str, Any], model: str, tmp_path: Any) -> None:
     for seed in range(4):
         table = people(seed)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests import releases
+from tests.tables import cover
 
 from shoal.attacks.singling_out import NOTHING, Predicates, extrapolate_isolated
 from shoal.attacks.view import UNKNOWN
@@ -107,16 +108,17 @@ def slices(n: int, rng: np.random.Generator, parts: list[list[str]]) -> tuple[pa
     return pa.table(columns), {"method": "slicing", "parts": parts, "attributes": attributes}
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    "parts",
-    [
-        [["age", "town", "sex"], ["ill"]],
-        [["age", "town"], ["sex", "ill"]],
-        [["age"], ["town"], ["sex", "ill"]],
-        [["age", "sex"], ["town", "sex", "ill"]],
-    ],
-    ids=str,
+    ("seed", "parts"),
+    cover(
+        range(3),
+        [
+            [["age", "town", "sex"], ["ill"]],
+            [["age", "town"], ["sex", "ill"]],
+            [["age"], ["town"], ["sex", "ill"]],
+            [["age", "sex"], ["town", "sex", "ill"]],
+        ],
+    ),
 )
 def test_buckets_leave_the_probabilities_of_the_slicing_paper(parts: list[list[str]], seed: int) -> None:
     """Li et al., section 4.1: p(t,s) is the sum over buckets of p(t,B) D(t,B)[s]; missing attributes are not asked."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from tests.tables import cover
 
 from shoal.agency.apply import apply_plan
 from shoal.agency.distribution import read_distribution
@@ -96,17 +97,19 @@ PEOPLE = [
 ]
 
 
-@pytest.mark.parametrize("floor", [4, 5])
 @pytest.mark.parametrize(
-    "ways",
-    [
-        ("runs", "gathered"),
-        ("hilbert", "runs"),
-        ("runs",) * 2,
-        ("runs",) * 3,
-        ("gathered",) * 2,
-        ("runs", "gathered", "hilbert"),
-    ],
+    ("floor", "ways"),
+    cover(
+        [4, 5],
+        [
+            ("runs", "gathered"),
+            ("hilbert", "runs"),
+            ("runs",) * 2,
+            ("runs",) * 3,
+            ("gathered",) * 2,
+            ("runs", "gathered", "hilbert"),
+        ],
+    ),
 )
 def test_points_are_left_what_their_classes_have(
     ways: tuple[str, ...], floor: int, made: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tests.tables import cover
 
 from shoal.linking import linking
 from shoal.linking.linkable import Candidates, Linkable, read_rows
@@ -39,9 +40,7 @@ def table(rng: np.random.Generator, name: str) -> tuple[Linkable, list[Class]]:
     return linkable, classes
 
 
-@pytest.mark.parametrize("parts", [1, 5])
-@pytest.mark.parametrize("n_releases", [2, 3])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("parts", "n_releases", "seed"), cover([1, 5], [2, 3], range(12)))
 def test_all_combinations_of_classes_that_have_values_in_common_are_met(
     n_releases: int, seed: int, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from experiments.membership import count_formed_tuples, membership
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import cover
 
 from shoal.attacks.membership import BucketContents
 
@@ -49,8 +50,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("shape", "seed"), cover(SHAPES, [1, 2, 3]))
 def test_original_and_fake_tuples_by_matching_buckets(shape: tuple[int, int, list[int]], seed: int) -> None:
     bucket, values = rows(seed, *shape)
     formed = by_hand(bucket, values)

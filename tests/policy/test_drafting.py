@@ -13,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import cover
 
 from shoal.anonymize import anonymize
 from shoal.core.errors import ShoalError
@@ -226,49 +227,53 @@ def column_of(name, values, **others):
 REPEATED = np.random.default_rng(1).permutation(np.repeat(np.arange(400), 3))
 
 
-@pytest.mark.parametrize("form", ["{}", "{:05d}", "K{:06d}"])
 @pytest.mark.parametrize(
-    "name",
-    [
-        "personid",
-        "custid",
-        "empno",
-        "memberid",
-        "pid",
-        "subject",
-        "patient",
-        "PersNr",
-        "Kundennr",
-        "idcliente",
-        "numero_empleado",
-        "klantnummer",
-        "nr_pacjenta",
-        "id_paziente",
-        "numero_de_client",
-    ],
+    ("form", "name"),
+    cover(
+        ["{}", "{:05d}", "K{:06d}"],
+        [
+            "personid",
+            "custid",
+            "empno",
+            "memberid",
+            "pid",
+            "subject",
+            "patient",
+            "PersNr",
+            "Kundennr",
+            "idcliente",
+            "numero_empleado",
+            "klantnummer",
+            "nr_pacjenta",
+            "id_paziente",
+            "numero_de_client",
+        ],
+    ),
 )
 def test_people_are_counted_under_any_name_of_a_key(name, form):
     column, draft, _ = column_of(name, [form.format(int(one)) for one in REPEATED])
     assert (column.role, draft.policy.get("unit")) == ("identifier", name)
 
 
-@pytest.mark.parametrize("form", ["{}", "{:05d}", "K{:06d}"])
 @pytest.mark.parametrize(
-    "name",
-    [
-        "hhid",
-        "household",
-        "householdid",
-        "dwelling_id",
-        "family_no",
-        "id_menage",
-        "id_famille",
-        "id_hogar",
-        "Haushaltsnummer",
-        "famiglia",
-        "gezinsnummer",
-        "nr_gospodarstwa",
-    ],
+    ("form", "name"),
+    cover(
+        ["{}", "{:05d}", "K{:06d}"],
+        [
+            "hhid",
+            "household",
+            "householdid",
+            "dwelling_id",
+            "family_no",
+            "id_menage",
+            "id_famille",
+            "id_hogar",
+            "Haushaltsnummer",
+            "famiglia",
+            "gezinsnummer",
+            "nr_gospodarstwa",
+        ],
+    ),
 )
 def test_households_are_counted_under_any_name_of_a_key(name, form):
     column, draft, _ = column_of(name, [form.format(int(one)) for one in REPEATED])

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.anonymize.opening import Options
@@ -107,8 +108,7 @@ def test_spelled_values_are_not_generalized() -> None:
     assert "labels" not in made.manifest["attributes"]["illness"]
 
 
-@pytest.mark.parametrize("technique", CHANCE.values(), ids=CHANCE)
-@pytest.mark.parametrize("model", [DISTINCT, {"simple-l-diversity": {"l": 1.3}}], ids=["distinct", "simple"])
+@pytest.mark.parametrize(("technique", "model"), cover(CHANCE.values(), [DISTINCT, {"simple-l-diversity": {"l": 1.3}}]))
 def test_models_hold_before_and_after_a_technique(
     technique: dict[str, Any], model: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.core.errors import ShoalError, UsageError, VerificationError
@@ -246,22 +247,24 @@ ORIGINAL_ROWS = GeneralizedPublication.rows
 ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError(), SystemExit(1)]
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (GeneralizedPublication, "rows"),
-        (TableWriter, "write"),
-        (TableWriter, "close"),
-        (places, "file_digest"),
-        (pages, "public_readme"),
-        (pages, "public_report"),
-        (verifier, "verify"),
-        (anonymizing, "build_evidence"),
-        (internal, "internal_report"),
-        (Staging, "publish"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
+    ("error", "owner", "name"),
+    cover(
+        ERRORS,
+        [
+            (GeneralizedPublication, "rows"),
+            (TableWriter, "write"),
+            (TableWriter, "close"),
+            (places, "file_digest"),
+            (pages, "public_readme"),
+            (pages, "public_report"),
+            (verifier, "verify"),
+            (anonymizing, "build_evidence"),
+            (internal, "internal_report"),
+            (Staging, "publish"),
+        ],
+        names=(1, 2),
+    ),
 )
 def test_a_failure_anywhere_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: BaseException

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.taxonomies.parse import texts
@@ -61,8 +62,7 @@ def stands_for(release: Any, table: pa.Table) -> dict[str | None, set[str | None
     return dict(found)
 
 
-@pytest.mark.parametrize("improve", [False, True])
-@pytest.mark.parametrize("kind", TREES)
+@pytest.mark.parametrize(("improve", "kind"), cover([False, True], TREES))
 def test_values_of_any_type_are_published_as_text_beside_labels(kind: str, improve: bool) -> None:
     values, tree = TREES[kind]
     table, release = anonymized(values, tree, improve=improve)

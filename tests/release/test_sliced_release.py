@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.core.errors import ShoalError
@@ -103,18 +104,20 @@ def test_nothing_internal_is_public(tmp_path: Path) -> None:
 ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError()]
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (SlicedPublication, "rows"),
-        (SlicedPublication, "_batches"),
-        (places, "two_tables"),
-        (places, "write_rows"),
-        (Witness, "write"),
-        (verifier, "verify"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
+    ("error", "owner", "name"),
+    cover(
+        ERRORS,
+        [
+            (SlicedPublication, "rows"),
+            (SlicedPublication, "_batches"),
+            (places, "two_tables"),
+            (places, "write_rows"),
+            (Witness, "write"),
+            (verifier, "verify"),
+        ],
+        names=(1, 2),
+    ),
 )
 def test_a_failure_anywhere_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: BaseException

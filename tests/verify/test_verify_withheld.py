@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 import shoal
 from shoal.methods import withholding
@@ -67,8 +68,7 @@ def no_company(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(withholding, "hide_withheld", lambda make, problem: make(problem))
 
 
-@pytest.mark.parametrize("missing", ["category", "drop"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("missing", "model"), cover(["category", "drop"], MODELS))
 def test_absent_people_with_one_value_are_refused(
     model: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

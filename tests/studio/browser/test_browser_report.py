@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import cover
 
 import shoal
 
@@ -45,9 +46,7 @@ def opened(chromium: Any, page: Path, **options: Any) -> tuple[Any, list[str]]:
     return view, heard
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("audience", AUDIENCES)
+@pytest.mark.parametrize(("scheme", "width", "audience"), cover(["light", "dark"], [1280, 390], AUDIENCES))
 def test_a_report_fits_and_asks_for_nothing(
     chromium: Any, released: Path, audience: str, width: int, scheme: str
 ) -> None:
