@@ -14,9 +14,6 @@ import pytest
 
 import shoal
 from shoal.core.progress import Silent, in_notebook, show_progress
-from shoal.reports.notebook import MOST_NODES, render_output
-from shoal.reports.plots import release_plots
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.listed import GroupsTaxonomy
 
 EVIL = "<script>alert(1)</script>"
@@ -77,10 +74,6 @@ def test_releases_of_other_kinds(method: dict[str, Any], privacy: list[Mapping[s
     assert expected in words(shoal.anonymize(PEOPLE, policy(method, privacy), seed=1)._repr_html_())
 
 
-def test_evidence_without_anything_has_no_plots() -> None:
-    assert release_plots({}) == []
-
-
 def test_an_audit_shows_itself() -> None:
     found = shoal.audit(PEOPLE, policy({"mondrian": {}}, [{"k-anonymity": {"k": 50}}]))
     stated = words(found._repr_html_())
@@ -97,16 +90,6 @@ def test_a_taxonomy_is_a_tree_to_unfold() -> None:
     assert [item.text for item in page.iter("li") if item.text] == ["Kiel", EVIL, "Ulm"]
 
 
-def test_a_large_taxonomy_is_cut_and_says_how_much_is_missing() -> None:
-    tree = IntervalsTaxonomy(min=0, max=99_999, widths=[10, 1000]).build(pa.array([1]))
-    page = parsed(tree._repr_html_())
-    nodes = [item for item in page.iter("li") if item.get("class") != "soft"]
-    assert len(nodes) <= MOST_NODES + 1
-    root = page.find("ul/li/details/ul")
-    assert root is not None
-    assert root[-1].text == f"{len(tree.children(tree.root)) - 40:,} more"
-
-
 def test_a_comparison_shows_its_ranking() -> None:
     asked = policy({"mondrian": {}}, [{"k-anonymity": {"k": 5}}])
     found = shoal.compare(PEOPLE, asked, sweep={"k-anonymity.k": [5, 500]}, targets=20, seed=1)
@@ -114,14 +97,6 @@ def test_a_comparison_shows_its_ranking() -> None:
     assert "Comparison of 2 releases" in stated
     assert "What could not be made" in stated
     assert "k-anonymity" in stated
-
-
-def test_the_stylesheet_touches_nothing_else() -> None:
-    style = re.sub(r"@media[^{]*\{", "", "".join(parsed(render_output("notebook.html"))[0].itertext()))
-    selectors = [part for found in re.findall(r"([^{}]+)\{", style) for part in re.split(r",(?![^(]*\))", found)]
-    assert len(selectors) > 40
-    scoped = re.compile(r"(\[data-jp-theme-light=\"\w+\"\] )?(:is\()?\.(shoal-output|plot)\b")
-    assert not [selector for selector in selectors if not scoped.match(selector.strip())]
 
 
 def test_silence_outside_of_notebooks_and_what_is_asked_for_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,17 +61,6 @@ def of_name(name: str) -> list[Plot]:
     ]
 
 
-EMPTY = [
-    class_sizes([], []),
-    column_changes({}),
-    sensitive_shares("x", []),
-    associations([]),
-    frontier([]),
-    attack_risks([]),
-    histogram([], []),
-]
-
-
 def marks(plot: Plot, tag: str, kind: str) -> list[dict[str, str]]:
     found = ElementTree.fromstring(plot.drawing).iter(f"{SVG}{tag}")
     return [dict(each.attrib) for each in found if each.get("class") == kind]
@@ -123,13 +112,6 @@ def test_weird_names(name: str) -> None:
         check_form(plot)
 
 
-@pytest.mark.parametrize("plot", EMPTY, ids=lambda plot: plot.title)
-def test_nothing_to_show_is_said(plot: Plot) -> None:
-    check_form(plot)
-    assert plot.rows == ()
-    assert re.search(r"\b([Nn]o|0)\b", plot.description)
-
-
 def test_a_long_name_is_cut_and_told_whole() -> None:
     name = "the attribute of an attribute " * 4
     plot = column_changes({name: HALVES})
@@ -152,14 +134,6 @@ def test_bars_of_class_sizes_are_as_long_as_their_records() -> None:
     assert "After, no record is alone in its class; most (100%) are in classes of 4 to 7." in plot.description
 
 
-def test_buckets_without_the_original() -> None:
-    plot = class_sizes(None, [{"from": 2, "to": 3, "buckets": 4, "records": 9}])
-    assert plot.heads == ("size of the bucket", "buckets", "records")
-    assert plot.rows == (("2 to 3", "4", "9"),)
-    assert not marks(plot, "rect", "plot-before")
-    assert len(marks(plot, "rect", "plot-after")) == 1
-
-
 def test_risks_are_drawn_on_a_scale_to_one() -> None:
     plot = risks(RISK_BEFORE, RISK_AFTER)
     before, after = bars(plot, "plot-before"), bars(plot, "plot-after")
@@ -180,21 +154,6 @@ def test_the_parts_of_a_column_make_one_bar() -> None:
     assert plot.description == "Suppressed: age 25%. 3 rows have every quasi-identifier suppressed."
 
 
-def test_at_most_twenty_sensitive_values_are_shown_and_the_rest_is_told() -> None:
-    entries = [{"value": f"v{n}", "whole": 0.02, "lowest": 0.0, "highest": 0.04} for n in range(23)]
-    plot = sensitive_shares("illness", entries, more=4)
-    assert len(plot.rows) == 20
-    assert "7 more values are not shown" in plot.description
-    assert len(marks(plot, "polygon", "plot-before")) == 20 + 1  # and the legend
-    assert len(marks(plot, "line", "plot-range")) == 3 * 20 + 1
-
-
-def test_sensitive_values_of_buckets() -> None:
-    plot = sensitive_shares("illness", [{"value": "flu", "whole": 0.2, "lowest": 0.1, "highest": 0.4}], group="bucket")
-    assert "class" not in plot.figure().replace("class=", "")
-    assert plot.heads == ("illness", "whole table", "lowest in a bucket", "highest in a bucket")
-
-
 def test_the_range_of_a_value_lies_around_its_share() -> None:
     plot = sensitive_shares("illness", [{"value": "flu", "whole": 0.2, "lowest": 0.1, "highest": 0.4}])
     across = marks(plot, "line", "plot-range")[1]
@@ -202,27 +161,6 @@ def test_the_range_of_a_value_lies_around_its_share() -> None:
     low, high = float(across["x1"]), float(across["x2"])
     assert corner == pytest.approx(low + (high - low) / 3, abs=0.1)
     assert plot.rows == (("flu", "20%", "10%", "40%"),)
-
-
-def test_associations_strongest_first() -> None:
-    pairs = [{"pair": ["a", "b"], "before": 0.1, "after": 0.1}, {"pair": ["a", "c"], "before": -0.9, "after": 0.5}]
-    plot = associations(pairs)
-    assert plot.rows == (("a – c", "-0.90", "0.50"), ("a – b", "0.10", "0.10"))
-    first, second = marks(plot, "circle", "plot-after")[1:]
-    assert float(first["cx"]) > float(second["cx"])
-
-
-def test_an_interval_is_full_only_where_it_lies_above_zero() -> None:
-    plot = attack_risks([attack("a", 0.3, 0.1, 0.5), attack("b", 0.02, 0.0, 0.05)])
-    assert len(marks(plot, "circle", "plot-after")) == 1 + 1
-    assert len(marks(plot, "circle", "plot-hollow")) == 1 + 1
-    assert plot.rows == (("a", "30%", "10%", "50%"), ("b", "2%", "0%", "5%"))
-    assert "The whole interval lies above 0 for 1 of 2." in plot.description
-
-
-def test_intervals_far_below_zero_are_cut_at_the_edge() -> None:
-    across = marks(attack_risks([attack("a", 0.0, -9.0, 0.5)]), "line", "plot-range")[0]
-    assert 0 < float(across["x1"]) < float(across["x2"])
 
 
 POINTS = [
@@ -249,15 +187,6 @@ def test_the_frontier_goes_through_what_nothing_dominates() -> None:
     assert plot.rows[2] == ("c", "20% (10% to 25%)", "40%", "dominated")
 
 
-def test_a_point_with_a_link_can_be_reached_by_keyboard() -> None:
-    svg = ElementTree.fromstring(frontier(POINTS).drawing)
-    assert svg.attrib["role"] == "group"
-    links = list(svg.iter(f"{SVG}a"))
-    assert [link.attrib for link in links] == [{"href": "#b", "aria-label": "b, on the frontier", "tabindex": "0"}]
-    without = frontier([Point("a", 0.1, 0.5)])
-    assert ElementTree.fromstring(without.drawing).attrib["role"] == "img"
-
-
 shares = st.floats(0, 1)
 
 
@@ -279,26 +208,6 @@ def test_labels_of_the_frontier_cover_nothing(places: list[tuple[float, float, b
         )
     for x, y in circles:
         assert all(x + 5.5 <= b[0] or x - 5.5 >= b[2] or y + 5.5 <= b[1] or y - 5.5 >= b[3] for b in boxes)
-
-
-def test_many_points_are_numbered_as_the_table_numbers_them() -> None:
-    plot = frontier([Point(f"release {n}", n / 20, n / 20, rank=n + 1) for n in range(12)])
-    labels = [
-        label.text
-        for label in ElementTree.fromstring(plot.drawing).iter(f"{SVG}text")
-        if label.get("class") == "plot-label"
-    ]
-    assert labels == [str(number) for number in range(1, 13)]
-    assert [row[:2] for row in plot.rows] == [(str(n + 1), f"release {n}") for n in range(12)]
-    assert "The numbers are those of the table" in plot.description
-
-
-def test_histogram() -> None:
-    plot = histogram(["1", "2", "3"], [1, 4, 0], title="age")
-    heights = [float(bar["height"]) for bar in marks(plot, "rect", "plot-flat")]
-    assert heights == pytest.approx([heights[1] / 4, heights[1], 0], abs=0.1)
-    assert plot.rows == (("1", "1"), ("2", "4"), ("3", "0"))
-    assert plot.description == "3 bars from 1 to 3; the highest is 2 with 4 records."
 
 
 def test_a_figure_has_its_table() -> None:
