@@ -263,3 +263,16 @@ def test_keys_of_huge_domains_still_sort_as_their_columns() -> None:
     order = np.lexsort(columns[::-1])
     assert (np.diff(key[order]) >= 0).all()
     assert len(np.unique(key)) == len({tuple(row) for row in np.stack(columns, axis=1).tolist()})
+
+
+def test_failures_for_other_numbers_of_records() -> None:
+    read = known()
+    plan = make_plan(read, promise=Promise("k-delta-anonymity", 4), delta=DELTA, samples=600)
+    assert plan.failure(plan.n) <= DELTA < plan.failure(plan.n - 1)
+    assert plan.failure(0) == 1
+    varied = make_plan(read, promise=Promise("entropy-l-delta-diversity", 2), delta=DELTA, p=Fraction("0.2"))
+    with pytest.raises(UsageError, match="no bound for other numbers"):
+        varied.failure(varied.n)
+    for each in (plan, make_plan(read, promise=3, delta=DELTA, samples=600)):
+        with pytest.raises(UsageError, match="at least 0"):
+            each.failure(-1)

@@ -18,7 +18,8 @@ from shoal.agency.classes import greedy_classes
 from shoal.agency.distribution import JointDistribution, read_distribution
 from shoal.agency.planning import entropy_samples, make_plan
 from shoal.agency.samples import class_weights, classes_of_weight, enough_samples, least_linked
-from shoal.release.forms.agreed import K_ANONYMITY, Promise
+from shoal.core.errors import UsageError
+from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
 
 TRIALS = 2000
 DELTA = Fraction("0.1")
@@ -107,6 +108,12 @@ def test_quantiles_of_linked_counts_are_exact() -> None:
         assert one == sum(
             max(a for a in range(n + 1) if below(a, n, Fraction(weight, 20)) <= DELTA / 2) for weight in (15, 5)
         )
+
+
+@pytest.mark.parametrize("model", [L_DIVERSITY, ENTROPY])
+def test_linked_numbers_are_of_records_only(model: str) -> None:
+    with pytest.raises(UsageError, match="are for k-anonymity"):
+        make_plan(population()[0], promise=Promise(model, 2), delta=DELTA, samples=3000, records="linked")
 
 
 def test_entropy() -> None:

@@ -18,6 +18,7 @@ from shoal.attacks.sensitive import (
     ExternalAttack,
     HomogeneityAttack,
     InferenceAttack,
+    SimilarityAttack,
     SkewnessAttack,
 )
 from shoal.attacks.singling_out import SinglingOutAttack
@@ -169,6 +170,14 @@ def test_a_rare_value_that_is_frequent_in_a_class_is_suspected() -> None:
     assert found.success == Tally(10, 200)
     even, stated = in_towns({"Ulm": ["flu"] * 90 + ["ulcer"] * 5, "Bonn": ["flu"] * 90 + ["ulcer"] * 5})
     assert tried(SkewnessAttack(500), even, stated, even).success == Tally(0, 190)
+
+
+def test_values_of_one_kind_are_told_as_that_kind() -> None:
+    rows, manifest = in_towns({"Ulm": ["flu", "gout"] * 20, "Bonn": ["flu", "asthma"] * 6})
+    tree = {"any": {"lung": {"flu": {}, "asthma": {}}, "other": {"gout": {}, "ulcer": {}}}}
+    manifest["attributes"]["ill"]["taxonomy"] = tree
+    assert tried(SimilarityAttack(100), rows, manifest, rows).success == Tally(12, 52)
+    assert tried(HomogeneityAttack(100), rows, manifest, rows).success == Tally(0, 52)
 
 
 def test_a_register_of_names_leads_to_records() -> None:

@@ -14,7 +14,7 @@ if str(ROOT) not in sys.path:  # the benchmarks are beside the package, not in i
     sys.path.append(str(ROOT))
 
 from bench.scaling import cost, page, recording  # noqa: E402
-from bench.scaling.cost import MODEL, STEPS, Sizes  # noqa: E402
+from bench.scaling.cost import MODEL, Sizes  # noqa: E402
 
 from bench import page as benchmarks_page  # noqa: E402
 
@@ -46,17 +46,6 @@ def test_the_fit_finds_the_coefficients_that_runs_were_made_with() -> None:
     for kind, steps in TRUE.items():
         for step, terms in steps.items():
             assert found[kind][step] == pytest.approx(terms, rel=1e-4), (kind, step)
-
-
-def test_runs_to_check_and_to_show_are_not_used_to_fit() -> None:
-    honest = cost.fitted(many())
-    spoiled = [made(10**6, 10**5, 10**4, 6, use=use) for use in ("check", "show")]
-    for run in spoiled:
-        run["seconds"] = dict.fromkeys(STEPS, 1e6)
-    assert cost.fitted([*many(), *spoiled]) == honest
-    for run in spoiled:
-        run["use"] = "fit"
-    assert cost.fitted([*many(), *spoiled]) != honest
 
 
 def test_the_recorded_runs_give_the_recorded_coefficients() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.tables import cover
 
 from shoal.anonymize import anonymize
 from shoal.core.errors import UsageError
@@ -27,6 +26,7 @@ from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.binding import WholeTable
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
+from shoal.release.columns import key_ranges, read_ranges
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.frames import open_arrow
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
@@ -129,7 +129,8 @@ def boxes(tree: RegionTree) -> list[tuple[list[int], list[int]]]:
     return [(tree.nodes[leaf].lo.tolist(), tree.nodes[leaf].hi.tolist()) for leaf in tree.leaves]
 
 
-@pytest.mark.parametrize(("by_nodes", "seed"), cover([False, True], range(4)))
+@pytest.mark.parametrize("by_nodes", [False, True])
+@pytest.mark.parametrize("seed", range(4))
 def test_regions_are_boxes_that_tile_the_domain(seed: int, by_nodes: bool) -> None:
     tree = cut_regions(sample_problem(seed), 0.1, 1500, by_nodes=by_nodes)
     covered = np.zeros((32, 6), dtype=int)
@@ -213,6 +214,15 @@ def test_what_only_all_together_meet_is_one_region() -> None:
     (found,) = settle_regions(tree, counts, requiring(DistinctLDiversity(l=3, attribute="s"), counts))
     assert sorted(found.leaves) == [0, 1, 2, 3]
     assert found.n_records == 36
+
+
+def test_keys_of_ranges_are_as_wide_as_they_have_to_be() -> None:
+    wide = NumbersTaxonomy().build(pa.array(range(50_000)))
+    lo, hi = np.array([0, 49_999], dtype=np.int32), np.array([50_000, 50_000], dtype=np.int32)
+    for tree, kind in ((NUMBER, np.int32), (wide, np.int64)):
+        keys = key_ranges(tree, np.minimum(lo, 31), np.minimum(hi, tree.n_leaves), 7)
+        assert keys.dtype == kind
+        assert [ends.tolist() for ends in read_ranges(tree, keys - 7)] == [[0, 31], [min(50_000, tree.n_leaves)] * 2]
 
 
 def test_measures_of_parts_add_up_to_those_of_the_table() -> None:

@@ -16,7 +16,7 @@ import pytest
 import shoal
 from shoal.core.errors import FindingsError, InputError, UnreachableError, UsageError, VerificationError
 from shoal.core.progress import Silent
-from shoal.linking.ledger import book
+from shoal.linking.ledger import book, checking
 from shoal.linking.ledger.book import Ledger
 from shoal.linking.ledger.checking import check, export, overview, strike
 from shoal.linking.ledger.entering import add, enter_verified
@@ -597,3 +597,14 @@ def test_newer_and_older_ledgers(place: Path) -> None:
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         LedgerOptions(Path("ledger.db"), **options)
+
+
+def test_which_answer_stands() -> None:
+    def answer(basis: Any, l: int, problem: str | None = None, attributes: tuple[str, ...] = ("x",)) -> Any:
+        return checking.Evaluation((1,), "illness", attributes, basis, 2, l, 1, 1, 0, True, problem)
+
+    answers = [answer("classes", 1), answer("source", 3), answer("classes", 2), answer("source", 4, "too many")]
+    assert checking.standing(answers)["illness", (1,)].l == 3
+    assert checking.standing([*answers, answer("people", 5)])["illness", (1,)].l == 3
+    assert checking.standing([*answers, answer("classes", 1, None, ("x", "y"))])["illness", (1,)].l == 1
+    assert checking.standing([answers[0], answers[2]])["illness", (1,)].l == 2

@@ -15,8 +15,10 @@ from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import (
     class_entropies,
     close_by_entropy,
+    entropy_classes,
     entropy_samples,
     entropy_tail,
+    fewer_bound,
 )
 from shoal.agency.samples import (
     class_bound,
@@ -25,6 +27,7 @@ from shoal.agency.samples import (
     enough_samples,
     fewer_than,
     k_classes,
+    most_classes,
     p_for_samples,
     paper_samples,
 )
@@ -193,6 +196,20 @@ def test_k_classes_are_the_most_of_all_thresholds(seed: int) -> None:
             assert int(k_classes(known, k, delta, n, eta).max()) + 1 == best
 
 
+def test_what_is_enough_need_not_stay_so() -> None:
+    """Thresholds 4 and 7 are enough here, 5 is not: halving alone misses the lowest."""
+    weights = np.array([4, 2, 6])
+    classes = {4: [0, 1, 1], 6: [0, 0, 1], 12: [0, 0, 0]}  # by the weight of the lightest class
+
+    def make(threshold: int) -> np.ndarray:
+        return np.array(next(number for weight, number in classes.items() if threshold <= weight), dtype=np.int32)
+
+    found = most_classes(make, lambda number: number.tolist() != classes[6], weights, 4, 12, 1)
+    assert found is not None
+    assert found.tolist() == classes[4]
+    assert most_classes(make, lambda _: False, weights, 4, 12, 1) is None
+
+
 def entropy_of(block: np.ndarray) -> float:
     sums = block.sum(axis=0)
     shares = sums[sums > 0] / sums.sum()
@@ -214,3 +231,24 @@ def test_varied_classes_are_runs_that_close_as_soon_as_they_may(seed: int) -> No
     for block in made[:-1]:
         early = [block[:end] for end in range(1, len(block)) if block[:end].sum()]
         assert not any(part.sum() >= threshold and entropy_of(part) > least + 1e-9 for part in early)
+
+
+def test_classes_of_entropy_are_within_the_samples_and_quick_bounds_above_the_tails() -> None:
+    known = distribution_of(some_counts(np.random.default_rng(3), 60, 5) + 1)
+    delta = Fraction("0.05")
+    many = []
+    for n in (400, 2_000, 20_000):
+        number = entropy_classes(known, 2.0, delta, n)
+        assert entropy_samples(known, number, 2.0, delta) <= n
+        many.append(int(number.max()) + 1)
+    assert many == sorted(many)
+    assert many[-1] > many[0]
+    with pytest.raises(UnreachableError, match="20 samples are too few"):
+        entropy_classes(known, 2.0, delta, 20)
+    chances = np.array([0.02, 0.2, 0.5, 1.0])
+    for k in (1, 3, 20, 100):
+        exact = fewer_than(k, 200, chances)
+        quick = fewer_bound(np.full(4, k), 200, chances)
+        assert (quick >= np.where(exact < 1, exact * (1 - 1e-6), 0)).all()
+        assert (quick[:3] < 1).any()
+        assert quick[3] == 0

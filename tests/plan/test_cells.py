@@ -80,13 +80,6 @@ def test_find_tells_the_place_of_every_key_and_of_none(sizes: list[int]) -> None
     assert (found == -1).any()
 
 
-@pytest.mark.parametrize("keys", [[0], [99], [0, 5, 99], [10], [10, 20, 30], [31], [9, 11]])
-def test_find_below_between_and_above_the_run(keys: list[int]) -> None:
-    run = Run.of_rows(np.array([[10, 20, 30]], dtype=np.uint64))
-    expected = [{10: 0, 20: 1, 30: 2}.get(key, -1) for key in keys]
-    assert run.find(np.array([keys], dtype=np.uint64)).tolist() == expected
-
-
 @pytest.mark.parametrize("batch", [1, 7, 64, 1000])
 def test_a_stack_of_runs_is_the_run_of_all(batch: int) -> None:
     rows = random_rows(11, 1000, [6, 5, 4])

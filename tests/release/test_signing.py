@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import shoal
 from shoal.cli import app
 from shoal.core.errors import InputError, UsageError, VerificationError
-from shoal.core.statements import encode_payload
+from shoal.core.statements import encode_payload, name_property
 from shoal.release.signing import SigningKey, new_signing_key, read_signing_key
 from shoal.verify.verifier import verify
 
@@ -115,6 +115,13 @@ def test_the_code_of_the_guide_checks_an_envelope(
     (folder / "public" / "report.html").write_text("")
     with pytest.raises(AssertionError):
         exec(compile(code, "verify.md", "exec"), {})
+
+
+def test_properties_name_parameters_and_people() -> None:
+    assert name_property({"model": "k-anonymity", "parameters": {"k": 5}}) == "k-anonymity k=5"
+    about = {"l": 2, "attribute": 'a b="c'}
+    text = 'distinct-l-diversity attribute="a b=\\"c" l=2 per household'
+    assert name_property({"model": "distinct-l-diversity", "parameters": about, "counts": "household"}) == text
 
 
 def test_changed_files_are_not_the_signed_ones(signed: tuple[Path, bytes]) -> None:
