@@ -73,7 +73,7 @@ def test_a_label_stands_for_what_its_class_shows_most() -> None:
     control = view.people(pa.table({"town": ["Bonn"] * 8, "ill": ["flu"] * 2 + ["gout"] * 6}), "the control table")
     beside = DecodingAttack(20).run(view, members, control, np.random.default_rng(1))
     assert beside.control == Tally(2, 8)  # a quarter of those in Bonn have flu; nobody is from Hof
-    assert "11 records are published under labels; decoded, 10 of them" in beside.notes[0]
+    assert "11 records are published under labels; for 10 of them" in beside.notes[0]
 
 
 def release(*, defend: bool, **given: Any) -> shoal.Release:
@@ -92,10 +92,10 @@ def test_labels_of_the_sweep_are_decoded_unless_it_defends_them(defend: bool) ->
     )
     assert isinstance(found, Trials)
     assert isinstance(refused, Refusal)
-    assert refused.reason.endswith("decoding tries its labels")
+    assert refused.reason.endswith("see the attack decoding")
     if defend:
         assert found.success.success <= found.baseline.success
-        assert found.risk.low <= 0 or verdict(found).endswith("no more than the promise allows")
+        assert found.risk.low <= 0 or verdict(found).endswith("no more than the guarantee allows")
     else:
         assert found.success.success > 1.5 * found.baseline.success
         assert verdict(found).startswith("severe")

@@ -10,12 +10,11 @@ import pytest
 from tests import releases
 
 from shoal.attacks.base import Attack, Refusal, Tally, Trials
-from shoal.attacks.linkability import LinkabilityAttack
+from shoal.attacks.linkability import ExternalAttack, LinkabilityAttack
 from shoal.attacks.membership import MembershipAttack
-from shoal.attacks.running import Known, try_attack
+from shoal.attacks.running import Scene, try_attack
 from shoal.attacks.sensitive import (
     BackgroundKnowledgeAttack,
-    ExternalAttack,
     HomogeneityAttack,
     InferenceAttack,
     SimilarityAttack,
@@ -95,20 +94,20 @@ def test_columns_that_are_not_called_quasi_identifying_tell_people_apart() -> No
 
     def try_widely(attack: Attack, control: pa.Table) -> Trials | Refusal:
         view = releases.view(source, manifest)
-        known = Known(view, view.people(people, "people"), others=view.people(control, "others"))
+        known = Scene(view, view.people(people, "people"), others=view.people(control, "others"))
         (found,) = try_attack(attack, known, known.widen(), [7])
         return found
 
     for attack in (SinglingOutAttack(N), InferenceAttack(N), MembershipAttack(N), LinkabilityAttack(N)):
         found = try_widely(attack, control)
         assert found.risk.low > 0.3, attack.name
-        assert "people are assumed to be known by 'visits', 'code', too, which the release shows" in found.notes
+        assert "the attacker is assumed to know 'visits', 'code' as well, which the release shows" in found.notes
         assert attack.name == "singling-out" or found.variants["quasi-identifiers only"].risk.low <= 0
     assert try_widely(SinglingOutAttack(N), control).success == Tally(N, N)
     lacking = try_widely(SinglingOutAttack(N), strangers(2))  # the control group lacks the column
     manifest["techniques"] = {name: {"technique": "token", "length": 26} for name in ("visits", "code")}
     for refused in (lacking, try_widely(SinglingOutAttack(N), control)):
-        assert "nothing to tell people apart by" in refused.reason
+        assert "does not distinguish people" in refused.reason
 
 
 def test_a_copy_links_halves_of_people() -> None:
@@ -117,8 +116,6 @@ def test_a_copy_links_halves_of_people() -> None:
     assert found.success.success > 390
     assert found.control.rate().low < 0.12
     assert found.risk.low > 0.9
-    assert found.variants["verbatim copy"].success.success > 380  # other candidates were drawn
-    assert found.notes[-1].endswith("of what a verbatim copy of the source allows")
 
 
 def test_slices_apart_do_not_link_what_they_keep_apart() -> None:
@@ -135,7 +132,6 @@ def test_slices_apart_do_not_link_what_they_keep_apart() -> None:
     manifest = {**as_it_is(source), "method": "slicing", "parts": [["age"], ["zip", "ill"]]}
     found = tried(LinkabilityAttack(400), rows, manifest, source, control)
     assert found.risk.low < 0 < found.risk.high
-    assert found.variants["verbatim copy"].risk.low > 0.9  # which slices keep apart
 
 
 def test_a_copy_tells_the_sensitive_value() -> None:
@@ -159,7 +155,6 @@ def test_two_exclusions_leave_one_of_three_values() -> None:
     assert "30 of 70 people" in found.notes[0]
     assert "is 1.000" in found.notes[0]
     assert found.success.success >= 30
-    assert found.variants["1 ruled out"].success.success < found.success.success
     with pytest.raises(UsageError, match="at least 1"):
         BackgroundKnowledgeAttack(100, exclusions=0)
 

@@ -10,7 +10,8 @@ import pytest
 from tests import releases
 
 from shoal.attacks.base import Attack, Tally, Trials
-from shoal.attacks.sensitive import ExternalAttack, HomogeneityAttack, InferenceAttack
+from shoal.attacks.linkability import ExternalAttack
+from shoal.attacks.sensitive import HomogeneityAttack, InferenceAttack
 from shoal.attacks.singling_out import SinglingOutAttack
 from shoal.attacks.treatments import Treatments
 
@@ -102,7 +103,7 @@ def test_values_dealt_out_within_groups_of_one_are_people_s_own() -> None:
     moved = tried(InferenceAttack(N), rows, manifest(rows, ill=ANEW))
     assert moved.success == moved.baseline
     refused = HomogeneityAttack(N).refuses(releases.view(rows, manifest(rows, ill=ANEW)))
-    assert "'ill' stand in rows of other people" in str(refused)
+    assert "'ill' are in other people's rows" in str(refused)
 
 
 def test_swapped_values_are_believed_as_far_as_they_stayed() -> None:
@@ -113,7 +114,7 @@ def test_swapped_values_are_believed_as_far_as_they_stayed() -> None:
     expected = np.tile(0.4 * secret.marginal, (N, 1))
     expected[np.arange(N), people.secrets["ill"]] += 0.6
     assert np.allclose(view.believe(secret, people), expected, atol=1e-12)
-    assert "counts 0.6" in tried(InferenceAttack(N), SOURCE, stated).notes[-1]
+    assert "in a person's row by 0.6" in tried(InferenceAttack(N), SOURCE, stated).notes[-1]
     mostly = releases.view(SOURCE, manifest(SOURCE, age={"technique": "swapping", "share": 0.6, "within": []}))
     assert mostly.together.tolist() == [False, True, True]
 

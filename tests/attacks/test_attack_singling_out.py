@@ -58,4 +58,4 @@ def test_classes_with_a_column_that_nobody_called_quasi_identifying_hide_few(
     assert tried(halves, roles, **classes).success.success == 0
     found = tried(halves, {**roles, **more}, **classes)
     assert found.risk.low > 0.9
-    assert any("'hours-per-week', 'native-country', too" in note for note in found.notes)
+    assert any("'hours-per-week', 'native-country' as well" in note for note in found.notes)

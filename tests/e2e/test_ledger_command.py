@@ -75,7 +75,7 @@ def test_the_record_is_shown_checked_and_exported(place: Path) -> None:
     assert checked.exit_code == 3
     assert "patients: 2 releases that do not keep the floor of 2 or their promises together" in checked.stdout
     assert "releases 1 and 2: 16 of 16 people can be left with fewer than 2 values of 'illness'" in checked.stdout
-    assert "release 1: everybody is left with at least 2 values" in checked.stdout
+    assert "release 1: all people are left with at least 2 values" in checked.stdout
     anew = run("ledger", "check", "ledger.db", "--people", "people.csv", "--population", "patients", "--json")
     answer = json.loads(anew.stdout)
     assert (anew.exit_code, answer["below"], answer["populations"][0]["linked"][0]["l"]) == (3, True, 1)

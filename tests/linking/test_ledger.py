@@ -121,7 +121,7 @@ def test_a_person_may_be_in_some_releases_and_not_in_others(place: Path) -> None
     others = pa.table(
         {"x": ["c", "d"] * 2, "y": ["c"] * 4, "illness": ["flu", "flu", "gout", "gout"], "job": ["cook"] * 4}
     )
-    with pytest.raises(UnreachableError, match=r"release 1 \(.*\): nobody can be in all of them; if they are"):
+    with pytest.raises(UnreachableError, match=r"release 1 \(.*\): no one can be in all of them; if they are"):
         publish(place, "others", "x", data=others)
     found = publish(place, "others", policy=policy("x") | accept("illness"), data=others)
     assert found.evidence["warnings"] == []
@@ -379,7 +379,7 @@ def test_an_unfinished_release_counts_and_is_settled_by_its_folder(
 ) -> None:
     unfinished(place, "rows", monkeypatch, "x")
     assert entries(place)[0].status == "unfinished"
-    with pytest.raises(UnreachableError, match=r"unfinished.*`shoal ledger strike` takes it out"):
+    with pytest.raises(UnreachableError, match=r"unfinished.*`shoal ledger strike` removes it"):
         publish(place, "columns", "y")
     with pytest.raises(UsageError, match="in place and therefore published"):
         strike(place / "ledger.db", 1, "a mistake")
@@ -437,7 +437,7 @@ def test_a_run_that_cannot_mark_its_release_says_so(place: Path, monkeypatch: py
 
     monkeypatch.setattr("shoal.linking.ledger.book._settle", fails)
     found = publish(place, "rows", "x")
-    assert "does not have it as published (the ledger is in use)" in found.evidence["warnings"][0]
+    assert "does not list it as published (the ledger is in use)" in found.evidence["warnings"][0]
     monkeypatch.undo()
     assert check(place / "ledger.db", None, None, Silent())[0].settled == (1,)
     assert entries(place)[0].status == "published"
@@ -543,7 +543,7 @@ def test_what_auditors_get_has_no_rows_and_no_places(place: Path, ending: str) -
         assert (row["recipient"], row["l"], row["status"]) == ("the city", "2", "published")
     with pytest.raises(UsageError, match="exists already"):
         export(place / "ledger.db", place / f"ledger.{ending}")
-    with pytest.raises(UsageError, match=r"neither \.json nor \.csv"):
+    with pytest.raises(UsageError, match=r"must end in \.json or \.csv"):
         export(place / "ledger.db", place / "ledger.txt")
 
 
@@ -573,7 +573,7 @@ def test_newer_and_older_ledgers(place: Path) -> None:
     publish(place, "rows", "x")
     with sqlite3.connect(place / "ledger.db") as connection:
         for form, said in (
-            (book.FORM - 1, "an older shoal .*`shoal ledger add`"),
+            (book.FORM - 1, "an older version of shoal .*`shoal ledger add`"),
             (book.FORM + 1, "a newer shoal"),
         ):
             connection.execute(f"PRAGMA user_version = {form}")

@@ -14,7 +14,7 @@ import shoal
 from shoal.attacks.running import attack
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
-from shoal.linking.beliefs import BeliefJudge, Promised
+from shoal.linking.beliefs import BeliefJudge, Promise
 from shoal.linking.ledger.checking import check
 from shoal.linking.ledger.records import LedgerOptions
 from shoal.release.release import Release
@@ -60,7 +60,7 @@ def test_two_simple_3_diverse_releases_give_away_what_each_hides(tmp_path: Path,
         publish(tmp_path, "trades", people, policy("trade"))
     said = str(refused.value)
     assert "together with release 1 (" in said
-    assert "of 600 people would be believed to have one value of 'illness' with up to 1.00, where 0.33 by" in said
+    assert "of 600 people the probability of one value of 'illness' would be up to 1.00, although 0.33 by" in said
     assert "illness 1" not in said
     assert not (tmp_path / "trades").exists()
     second = publish(tmp_path, "trades", people, policy("trade"), warn=True)
@@ -84,7 +84,7 @@ def test_the_same_classes_again_teach_nothing(tmp_path: Path, people: pa.Table, 
 @pytest.mark.parametrize("model", PROMISES)
 def test_every_promise_about_shares_is_held_against_beliefs(tmp_path: Path, people: pa.Table, model: str) -> None:
     publish(tmp_path, "streets", people, policy("street", model))
-    with pytest.raises(UnreachableError, match=f"where .*{model} .* was promised"):
+    with pytest.raises(UnreachableError, match=f"although .*{model} .* is guaranteed"):
         publish(tmp_path, "trades", people, policy("trade", model))
 
 
@@ -95,14 +95,14 @@ def test_without_people_beliefs_are_judged_for_one_and_for_all(tmp_path: Path, p
     publish(tmp_path, "both", people, wanted)
     fewer = policy("trade")
     del fewer["attributes"]["street"]
-    with pytest.raises(UnreachableError, match=r"up to \d+ of 600 people would be believed"):
+    with pytest.raises(UnreachableError, match=r"up to \d+ of 600 people the probability"):
         publish(tmp_path, "trades", people.drop_columns(["street"]), fewer)
 
 
 def judge(model: str, parameters: dict[str, Any], table: list[int], **entry: Any) -> BeliefJudge:
     attribute = {"role": "sensitive", "kind": "category", **entry}
     manifest = {"attributes": {"s": attribute}, "guarantees": [{"model": model, "parameters": parameters}]}
-    return BeliefJudge(Promised.read(releases.state(manifest), "s"), tuple("abc"[: len(table)]), np.array(table))
+    return BeliefJudge(Promise.read(releases.state(manifest), "s"), tuple("abc"[: len(table)]), np.array(table))
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_spoiled_releases_are_refused(twice: list[Release], tmp_path: Path) -> N
 
 
 def test_a_population_without_the_attributes_is_refused(twice: list[Release]) -> None:
-    with pytest.raises(UsageError, match="none of the releases' quasi attributes"):
+    with pytest.raises(UsageError, match="lacks all of the releases' quasi attributes"):
         link(twice, population=pa.table({"height": [1]}))
 
 

@@ -202,7 +202,7 @@ def test_epsilon_and_delta_add_up_against_a_budget(tmp_path: Path) -> None:
         enter(tmp_path, "fourth", synthetic(0.001))
     assert not check(tmp_path / "ledger.db", None, None, Silent())[0].fails
     said = enter(tmp_path, "fourth", synthetic(0.001), warn=True).evidence["warnings"]
-    assert any("below what the ledger asks for: together" in each and "cost epsilon 0.301" in each for each in said)
+    assert any("below the ledger's limits: together" in each and "cost epsilon 0.301" in each for each in said)
     (found,) = check(tmp_path / "ledger.db", None, None, Silent())
     assert (found.fails, found.spending.over, found.linked[0].failing) == (True, True, [])
     assert enter(tmp_path, "more", policy()).evidence["warnings"] == []  # which costs nothing

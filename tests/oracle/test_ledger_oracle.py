@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import shoal
 from shoal.core.errors import InputError
 from shoal.linking.ledger.book import NEW
-from shoal.linking.ledger.evaluating import LeftToPeople
+from shoal.linking.ledger.comparing import LeftToPeople
 from shoal.linking.ledger.records import LedgerOptions
 from shoal.linking.linking import link
 

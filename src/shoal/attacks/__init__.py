@@ -1,1 +1,1 @@
-"""Attacks on releases: each is one file, works from what was published, and returns counts."""
+"""Attacks on releases: each attack is one file, works from the published files, and returns counts."""

@@ -1,4 +1,4 @@
-"""What every attack is, and how its counts become rates, a risk and a verdict: here and nowhere else."""
+"""The interface of an attack, and the only place that turns its counts into rates, a risk and a verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError
-from shoal.core.results import CLEAR, LITTLE, SEVERE
+from shoal.core.results import CLEAR, LITTLE, SEVERE, Figures, as_json
 from shoal.core.wording import percent
 
 if TYPE_CHECKING:
@@ -23,35 +23,34 @@ if TYPE_CHECKING:
 
 Question = Literal["singling out", "linkability", "inference"]
 CONFIDENCE = 0.95
-ALARMS = 0.003  # share of runs in which an interval may lie above 0 where there is nothing to find
+ALARMS = 0.003  # share of runs in which an interval may lie above 0 although the release discloses nothing
 N_TARGETS = 2000
-FEWEST = 7  # people, below whom nothing is tried
-FEW = 100  # people, below whom a note says how little their answers tell
+FEWEST = 7  # people that an attack needs
+FEW = 100  # people; with fewer, a note warns that the interval is wide
 NO_CONTROL = (
-    "there is no control group: what anybody could infer about people in general cannot be distinguished from what "
-    "the release discloses about the people in it"
+    "there is no control group: inferences that hold for people in general cannot be distinguished from disclosures "
+    "about the people in the release"
 )
-RARE = 0.01  # share of the people, up to which a case does not decide the verdict
-TREATED = "quasi attributes were changed before classes were made of them, so who can be in which class is not known"
-NOBODYS = "the rows were drawn at random, so no row and no class of rows is known to be a person's"
+RARE = 0.01  # a case about at most this share of the people does not decide the verdict
+TREATED = (
+    "quasi attributes were changed before classes were formed, so the attacker cannot compute which classes cover a "
+    "person"
+)
+NOBODYS = "the rows were drawn at random, so no row or class of rows belongs to a particular person"
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A figure with the interval that holds the true one, at the stated confidence."""
+class Estimate(Figures):
+    """A figure with its confidence interval."""
 
     value: float
     low: float
     high: float
 
-    def as_dict(self) -> dict[str, float]:
-        """Return value, low and high."""
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How often an attack answered as counted here, and how often it was tried."""
+class Tally(Figures):
+    """The number of successes of an attack, and the number of its trials."""
 
     success: int
     trials: int
@@ -62,7 +61,7 @@ class Tally:
 
     @classmethod
     def of(cls, right: BoolArray) -> Tally:
-        """Count which of the answers are right."""
+        """Count the right answers."""
         return cls(int(np.count_nonzero(right)), len(right))
 
     def rate(self, confidence: float = CONFIDENCE) -> Estimate:
@@ -79,23 +78,14 @@ class Tally:
         low = 0.0 if self.success == 0 else centre - half
         return Estimate(p, low, 1.0 if self.success == n else centre + half)
 
-    @property
-    def failures(self) -> Tally:
-        """The same trials, with what did not succeed counted."""
-        return Tally(self.trials - self.success, self.trials)
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the two counts."""
-        return {"success": self.success, "trials": self.trials}
-
 
 def compare(one: Tally, other: Tally, alarms: float = ALARMS, *, decides: bool = False) -> Estimate:
-    """Return how much more *one* found than *other*, as a share of what the other leaves hidden: (a - c) / (1 - c).
+    """Return the share of the cases missed by *other* in which *one* succeeds: (a - c) / (1 - c) for rates a and c.
 
-    Of an attack that *decides* between two answers it is the difference a - c. The interval has all that two Wilson
-    intervals allow, which is more than Newcombe (1998) has, who joins them closer. It lies above 0 only if Fisher's
-    exact test tells the two apart: where answers about both are alike, that happens by chance in a share *alarms* of
-    all runs at most, however few they are. Nothing is stated below -1.
+    For an attack that *decides* between two answers it is the difference a - c. The interval combines the ends of two
+    Wilson intervals, so it is wider than Newcombe's (1998). It lies above 0 only if Fisher's exact test distinguishes
+    the two rates: if they are equal, this happens by chance in at most a share *alarms* of all runs, however few trials
+    there are. No value is below -1.
 
     >>> found = compare(Tally(60, 100), Tally(20, 100))
     >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
@@ -103,27 +93,26 @@ def compare(one: Tally, other: Tally, alarms: float = ALARMS, *, decides: bool =
     >>> compare(Tally(9, 20), Tally(1, 20)).low, compare(Tally(100, 100), Tally(100, 100)).value
     (0.0, 0.0)
     """
+
+    def subtract(rate: float, base: float) -> float:
+        if decides or rate == base:
+            return rate - base
+        return max(-1.0, (rate - base) / (1 - base)) if base < 1 else -1.0
+
     confidence = max(CONFIDENCE, find_confidence(alarms, one.trials, other.trials))
     a, c = one.rate(confidence), other.rate(confidence)
-    of = (lambda rate, beside: rate - beside) if decides else _find_residual
-    low = of(a.low, c.high)
+    low = subtract(a.low, c.high)
     if low > 0 and find_chance(one, other) > alarms:
         low = 0.0
-    return Estimate(of(a.value, c.value), low, of(a.high, c.low))
-
-
-def _find_residual(rate: float, beside: float) -> float:
-    if rate == beside:
-        return 0.0
-    return max(-1.0, (rate - beside) / (1 - beside)) if beside < 1 else -1.0
+    return Estimate(subtract(a.value, c.value), low, subtract(a.high, c.low))
 
 
 def find_confidence(alarms: float, n: int, m: int) -> float:
-    """Return the confidence of two Wilson intervals, of n and m trials, that lie apart by chance in so many cases.
+    """Return the confidence at which two Wilson intervals, of n and m trials, are disjoint by chance that rarely.
 
-    Where rates are equal, standard errors go by the roots of n and m, and their sum is more than that of a difference.
+    For equal rates, the sum of two standard errors exceeds the standard error of the difference.
 
-    >>> round(find_confidence(0.003, 20, 20), 3)  # of one interval it would be 0.994
+    >>> round(find_confidence(0.003, 20, 20), 3)  # for a single interval it would be 0.994
     0.948
     """
     apart = math.sqrt(1 / n + 1 / m) / (math.sqrt(1 / n) + math.sqrt(1 / m))
@@ -131,9 +120,10 @@ def find_confidence(alarms: float, n: int, m: int) -> float:
 
 
 def find_chance(one: Tally, other: Tally) -> float:
-    """Return how likely *one* has so many of the successes of both, or more, if they fall on all trials alike.
+    """Return the probability that *one* has at least its number of successes if all successes fall on trials at random.
 
-    Fisher's exact test, one-sided. It holds however rates differ from person to person, if people are exchangeable.
+    This is Fisher's exact test, one-sided. It holds even if rates differ between people, as long as these are
+    exchangeable.
 
     >>> round(find_chance(Tally(9, 20), Tally(1, 20)), 4)
     0.0042
@@ -154,13 +144,13 @@ def find_chance(one: Tally, other: Tally) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """What an attack did: counts on its targets and, where it has them, on people who are not in the data.
+    """The result of an attack: counts for its targets and, with a control group, for people who are not in the data.
 
-    ``baseline`` is the same without looking at the release. ``variants`` are ways to attack that were tried beside
-    the one that counts. An attack that decides between two answers is judged by its advantage, the difference of the
-    two rates: to call everybody a member is no achievement, however few others are left who are not called so.
-    ``exposed`` and ``subgroup`` are the same attack on some of the people: those in whose answers it believes most, and
-    those who share the published label with the greatest risk.
+    ``baseline`` counts the same guesses made without the release. ``variants`` are other ways to attack, which do not
+    count. An attack that decides between two answers is judged by its advantage, the difference of the two rates,
+    because calling every person a member is no achievement. ``exposed`` and ``subgroup`` are the same attack on some of
+    the people: the people whose answers the attacker is surest of, and the people with the published label of greatest
+    risk.
     """
 
     attack: str
@@ -170,24 +160,24 @@ class Trials:
     variants: Mapping[str, Trials] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decides: bool = False
-    about: str | None = None  # the sensitive column, if one is to be found out
+    about: str | None = None  # the sensitive column that the attack infers, if any
     alarms: float = ALARMS  # share of runs in which the risk's interval may lie above 0 by chance
     exposed: Trials | None = None
     subgroup: Subgroup | None = None
-    true_positives: Mapping[str, Trials | None] = field(default_factory=dict)  # by the rate of false ones
-    conclusion: str | None = None  # the verdict, where an attack has words of its own for it
+    true_positives: Mapping[str, Trials | None] = field(default_factory=dict)  # by the false positive rate
+    conclusion: str | None = None  # replaces the usual verdict
 
     @property
     def risk(self) -> Estimate:
-        """How much more is found than on the control group or, without one, than by the baseline guess."""
-        beside = self.control or self.baseline
-        if beside is None:
+        """The advantage over the control group or, without one, over the baseline guess."""
+        base = self.control or self.baseline
+        if base is None:
             return self.success.rate()
-        return compare(self.success, beside, self.alarms, decides=self.decides)
+        return compare(self.success, base, self.alarms, decides=self.decides)
 
     @property
     def cases(self) -> list[tuple[str, Trials]]:
-        """The average, the most exposed and the worst subgroup, as far as there are such, and how they are called."""
+        """The average, the most exposed and the worst subgroup, as far as they were measured, each with its name."""
         found = [("", self)]
         if self.exposed is not None:
             found.append((f"for the {self.exposed.success.trials:,} most exposed, ", self.exposed))
@@ -197,26 +187,24 @@ class Trials:
 
     @property
     def worst_case(self) -> tuple[str, Trials]:
-        """The case with the largest lower bound; one of at most 1% of the people only if no other succeeds."""
+        """The case with the largest lower bound; a case about at most 1% of the people only if no other succeeds."""
         return max(self.cases, key=lambda case: (case[1].risk.low > 0, not self.is_rare(case[1]), case[1].risk.low))
 
     def is_rare(self, case: Trials) -> bool:
-        """Whether a case is about at most 1% of the people."""
         return case.success.trials <= RARE * self.success.trials
 
     @property
     def worst(self) -> Estimate:
-        """The risk of the worst case."""
         return self.worst_case[1].risk
 
     def counts(self) -> dict[str, object]:
-        """Return the tallies, None where there are none, and the risk."""
+        """Return the tallies (None if missing) and the risk."""
         tallies = {"attack": self.success, "baseline": self.baseline, "control": self.control}
-        stated: dict[str, object] = {name: tally and tally.as_dict() for name, tally in tallies.items()}
-        return {**stated, "risk": self.risk.as_dict()}
+        stated: dict[str, object] = as_json({**tallies, "risk": self.risk})
+        return stated
 
     def as_dict(self) -> dict[str, object]:
-        """Return all counts, None where there are none, and the risks; without a control group a note says so."""
+        """Return all counts and risks; without a control group, a note mentions it."""
         stated: dict[str, object] = {"name": self.attack, "about": self.about, **self.counts()}
         stated["worst"] = self.worst.as_dict() | {"rare": self.is_rare(self.worst_case[1])}
         stated["most_exposed"] = self.exposed and self.exposed.counts()
@@ -240,7 +228,7 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Subgroup:
-    """People who share a published label of a quasi attribute, chosen for their risk among so many such groups."""
+    """The people who share a published label of a quasi attribute; of all groups, the one with the largest risk."""
 
     attribute: str
     label: str | None  # None: the value is missing
@@ -251,36 +239,33 @@ class Subgroup:
         return f"{self.attribute} = {'(missing)' if self.label is None else self.label}"
 
     def as_dict(self) -> dict[str, object]:
-        """Return all of it, for JSON."""
         return {"attribute": self.attribute, "label": self.label, "among": self.among, **self.trials.counts()}
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An attack that was not tried, and why it has no meaning here."""
+    """An attack that does not apply to a release, and the reason."""
 
     attack: str
     reason: str
-    about: str | None = None  # the sensitive column, if one was to be found out
+    about: str | None = None  # the sensitive column that the attack would have inferred
 
     def as_dict(self) -> dict[str, str | None]:
-        """Return all of it, for JSON."""
         return {"name": self.attack, "about": self.about, "refused": self.reason}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class People:
-    """Rows of a table about people: what is known of them, and what is to be found out."""
+    """Rows of a table about people: the attacker's knowledge, and the values to be inferred."""
 
     codes: CodeArray  # (n, n_known) of the quasi attributes, in the view's codes, or UNKNOWN
     numbers: FloatArray  # (n, n_known) as numbers, days since 1970 for dates; NaN for categories and missing ones
     secrets: Mapping[str, CodeArray]  # sensitive attribute -> (n,) place among the view's values; -1: not published
     table: pa.Table  # the rows as they are
-    person: CodeArray  # (n,) whose row it is; those of a person are side by side, unless rows were drawn
+    person: CodeArray  # (n,) the person of each row; a person's rows are adjacent unless rows were drawn
 
     @property
     def n_people(self) -> int:
-        """Number of different people."""
         return len(np.unique(self.person))
 
     def __len__(self) -> int:
@@ -296,28 +281,28 @@ class People:
         )
 
     def draw(self, n: int, rng: np.random.Generator) -> People:
-        """Return a record of n of them, or of all if there are fewer; nobody twice."""
+        """Return one record of each of n people, or of all people if there are fewer."""
         order = rng.permutation(len(self))
         _, first = np.unique(self.person[order], return_index=True)
         if len(first) < FEWEST:
-            raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
+            raise UsageError(f"fewer than {FEWEST} people are too few for an attack; give larger tables")
         return self[order[np.sort(first)][:n]]
 
 
 class Attack(ABC):
-    """An adversary with the published rows and their manifest, tried on people of the source.
+    """An adversary who has the published rows and their manifest, tried on people of the source.
 
-    Beside the release an adversary may have a register of names, and other releases about the same people. An attack
-    asks the view and the people that it is given, never the source's rows; what it needs to know of its targets beyond
-    what an adversary knows, it needs for judging its answers only.
+    The adversary may also have a register of names, and other releases about the same people. An attack reads the view
+    and the people that it is given, never the source's rows. It uses the targets' true values only to judge its
+    answers.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    question: ClassVar[Question] = "inference"  # of opinion 05/2014 of the Article 29 Working Party that it asks
+    question: ClassVar[Question] = "inference"  # the criterion of Article 29 Working Party opinion 05/2014
     bears_on: ClassVar[Literal["identity", "attribute", "membership"]] = "attribute"  # risk of the decision record
-    of_people: ClassVar[bool] = True  # whether each trial is about one person, and not about what the release shows
-    of_insensitive: ClassVar[bool] = False  # whether people are known by what is neither quasi nor sensitive, too
+    of_people: ClassVar[bool] = True  # whether each trial is about one person, rather than about a predicate
+    of_insensitive: ClassVar[bool] = False  # whether the attacker has insensitive columns as well
 
     def __init__(
         self, n_targets: int = N_TARGETS, *, register: pa.Table | None = None, others: tuple[ReleaseView, ...] = ()
@@ -325,24 +310,22 @@ class Attack(ABC):
         if n_targets < FEWEST:
             raise UsageError(f"the number of targets, {n_targets}, is too small; give at least {FEWEST}")
         self.n_targets, self.register, self.others = n_targets, register, others
-        self.with_variants = True  # or only what counts is asked for
 
     @abstractmethod
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why this attack has no meaning for such a release, or None."""
+        """Return why the attack does not apply to such a release, or None."""
 
     @abstractmethod
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
-        """Attack people drawn from *targets*, all people of the source, and from a control group that is not in it."""
+        """Attack people drawn from *targets*, all people of the source, and from a control group outside the data."""
 
 
 def name_size(risk: Estimate) -> str:
-    """Return the word for a risk whose interval lies above 0."""
     return "severe" if risk.value >= SEVERE else "clear" if risk.value >= CLEAR else "slight"
 
 
 def verdict(trials: Trials) -> str:
-    """Describe the largest of the risks that an attack measured, and whose it is.
+    """Describe the largest of the risks that an attack measured, and the people concerned.
 
     >>> from shoal.attacks.base import Tally
     >>> verdict(Trials("x", Tally(400, 1000), Tally(200, 1000))), verdict(Trials("x", Tally(0, 1000)))

@@ -1,4 +1,4 @@
-"""copies: people who stand in a release word for word, looked for over all of its rows and columns."""
+"""copies: people whose record appears verbatim in a release, searched over all of its rows and columns."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from shoal.release.covers import Cover, LabelColumn, read_covers, read_numbers
 from shoal.release.published import encode_column
 from shoal.release.sliced.table import column_codes
 
-RARE = 0.01  # rows that chance would publish with a person's combination, at most, if that is hardly chance
+RARE = 0.01  # largest expected number of rows with a rare combination
 NEAR = "near copies"
-_SAMPLE = 5_000  # published rows, by which is found which columns depend on each other
-_PRIOR, _UNSEEN = 5.0, 0.1  # rows that a value's share in the table counts for, and that an unseen value counts as
-SEVERAL = "\0"  # in place of a label that stands for several values; no value is written so
+_SAMPLE = 5_000  # published rows from which the dependence of columns is estimated
+_PRIOR, _UNSEEN = 5.0, 0.1  # weight of a value's share in the table, and of an unseen value, in rows
+SEVERAL = "\0"  # replaces a label for several values; no value is written so
 NOT_WHOLE = "no row shows all values of one record, so none can be a copy"
 
 
 class CopiesAttack(Attack):
-    """Says which people stand in the release word for word, in every column that shows values.
+    """Finds people whose record appears verbatim in the release, in every column that shows values.
 
-    Asked about are people whose combination of values nobody else has, in the source or the control table. Without
-    copying, a combination is published as often whether its owner is in the source or in the control group; what the
-    source has beyond that are copies. The most exposed are those whose combination chance hardly makes, judged by how
-    published values depend on each other. Generalized rows count if every label covers one value;
-    synthetic rows are compared with the labels of people's values. Near copies among synthetic rows equal a person in
-    all columns but one, whichever: each column is left out in turn, and a person counts once.
+    The attack asks about people whose combination of values no one else has, in the source or the control table.
+    Without copying, a combination is published equally often for people of both; the surplus of the source are copies.
+    The most exposed are people whose combination is unlikely to arise by chance, given how published values depend on
+    each other. Generalized rows count if every label covers one value; synthetic rows are compared with the labels of
+    people's values. Near copies among synthetic rows equal a person in all columns but one, whichever: each column is
+    left out in turn, and a person counts once.
 
-    Without a control group, the baseline deals the values of the last column to the published rows at random.
+    Without a control group, the baseline permutes the values of the last column among the published rows.
     """
 
     name = "copies"
@@ -47,11 +47,10 @@ class CopiesAttack(Attack):
     bears_on = "identity"
 
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: a row must be one record's."""
+        """Return why not: each row must be one record's."""
         return None if view.form.whole_records and not view.form.by_plan else NOT_WHOLE
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
-        """Compare all rows with all people; no targets are drawn."""
         tables = [view.rows, targets.table, *([] if control is None else [control.table])]
         names = [
             name
@@ -60,11 +59,11 @@ class CopiesAttack(Attack):
         ]
         columns, sizes = [_encode(view, name, tables) for name in names], [table.num_rows for table in tables]
         found = Matches.of(columns, sizes)
-        note = f"rows are compared in {', '.join(names)}; targets are people whose combination nobody else has"
+        note = f"rows are compared in {', '.join(names)}; targets are people whose combination of values is unique"
         others = control is not None
         tried = found.compare(math.inf, others)
         if tried is None:
-            raise UsageError("nobody is alone with a combination of values, so that no row can be told to be a copy")
+            raise UsageError("no person has a unique combination of values, so no row can be recognized as a copy")
         if control is None:
             dealt = columns[-1].copy()
             dealt[: view.n_rows] = rng.permutation(dealt[: view.n_rows])
@@ -82,10 +81,11 @@ class CopiesAttack(Attack):
 
 
 def _conclude(view: ReleaseView, tried: Trials, n_rows: int, n_people: int) -> str | None:
-    """Return the verdict in words, given how many rows are people's own; None if no more are than by chance."""
+    """Return the verdict in words, given how many rows equal a record; None if there are no more than by chance."""
     if tried.worst.low <= 0:
         return None
-    value, low, high = (f"{round(min(max(end, 0), 1) * n_people):,}" for end in tried.worst.as_dict().values())
+    risk = tried.worst
+    value, low, high = (f"{round(min(max(end, 0), 1) * n_people):,}" for end in (risk.value, risk.low, risk.high))
     copied = f"about {value} ({low} to {high}) of {n_people:,} people"
     if view.treatments.nobodys:
         how = "but for one column" if tried.worst_case[1].attack == NEAR else "verbatim"
@@ -101,12 +101,12 @@ class Matches(NamedTuple):
     rows: int  # published rows that equal a record of the source
     person: IntArray  # (n,) row of the person, over all tables
     owner: IntArray  # (n,) 0: the person is in the source, 1: in the control table
-    expected: FloatArray  # (n,) how many rows chance would publish with the combination
-    met: FloatArray  # (n,) the same if one was published, else infinite
+    expected: FloatArray  # (n,) number of rows with the combination that chance would publish
+    met: FloatArray  # (n,) the same if such a row was published, else infinity
 
     @classmethod
     def of(cls, columns: Sequence[CodeArray], sizes: Sequence[int]) -> Matches:
-        """Count, given columns of codes over the rows of all tables, the published one first; -1 equals nothing."""
+        """Count, given columns of codes over the rows of all tables, the published one first; -1 equals no code."""
         whole = np.logical_and.reduce([column >= 0 for column in columns])
         columns, table = [column[whole] for column in columns], np.repeat(np.arange(len(sizes)), sizes)[whole]
         first, group = same_rows(columns)
@@ -121,7 +121,7 @@ class Matches(NamedTuple):
 
     @classmethod
     def leave_one_out(cls, columns: Sequence[CodeArray], sizes: Sequence[int]) -> Matches:
-        """Count with each column left out in turn; a person counts by the combination that chance makes least."""
+        """Count with each column left out in turn; a person counts by the combination least likely by chance."""
         n, rows = sum(sizes), 0
         expected, met = np.full(n, np.inf), np.full(n, np.inf)
         for place in range(len(columns)):
@@ -133,10 +133,10 @@ class Matches(NamedTuple):
         return cls(rows, person, (person >= sizes[0] + sizes[1]).astype(np.int64), expected[person], met[person])
 
     def compare(self, rare: float, others: bool, name: str = CopiesAttack.name) -> Trials | None:
-        """Return who of the source stands in the release, beside whom of the control table if there are *others*.
+        """Return how many people of the source are published and, if there are *others*, how many of the control table.
 
-        Only people are asked about of whom chance would publish so few rows; that does not depend on whose table they
-        are in. None if that is nobody on one side.
+        Only people count for whom chance would publish at most *rare* rows, which does not depend on their table. The
+        result is None if one side has no such person.
         """
         asked, published = self.expected <= rare, np.isfinite(self.met) & (self.met <= rare)
         found = [published[asked & (self.owner == place)] for place in range(1 + others)]
@@ -147,10 +147,10 @@ class Matches(NamedTuple):
 
 
 def _expect(columns: Sequence[CodeArray], n_rows: int, asked: IntArray, published: IntArray) -> FloatArray:
-    """Return how many rows chance would publish with the combination of each row that is *asked* for.
+    """Return the number of rows that chance would publish with the combination of each row in *asked*.
 
     Each column depends on one other column, as its values do among the published rows; a person's own rows do not
-    count. Values that are rare together tend to their shares in the table.
+    count. For rare pairs of values, the estimate tends to the product of their shares.
     """
     expected = np.full(len(asked), float(n_rows))
     for column, parent in _link_columns([own[:n_rows] for own in columns]):
@@ -165,15 +165,15 @@ def _expect(columns: Sequence[CodeArray], n_rows: int, asked: IntArray, publishe
 
 
 def _link_columns(columns: Sequence[CodeArray]) -> Iterator[tuple[int, int]]:
-    """Yield each column with the one it depends on, itself for the first: the tree of Chow and Liu (1968)."""
+    """Yield each column with the column that it depends on, itself for the first: the tree of Chow and Liu (1968)."""
 
     def measure(*places: int) -> float:
         counts = np.bincount(same_rows([columns[place][:_SAMPLE] for place in places])[1])
-        n = max(1, int(counts.sum()))  # the entropy is corrected as by Miller (1955)
+        n = max(1, int(counts.sum()))  # Miller's correction of the entropy (1955)
         return float((len(counts) - 1) / (2 * n) - (counts / n * np.log(counts / n)).sum())
 
     alone = [measure(place) for place in range(len(columns))]
-    best = {place: (-math.inf, place) for place in range(len(columns))}  # of columns outside the tree, their best link
+    best = {place: (-math.inf, place) for place in range(len(columns))}  # the best link of columns outside the tree
     while best:
         column = max(best, key=lambda place: best[place][0])
         yield column, best.pop(column)[1]
@@ -182,7 +182,7 @@ def _link_columns(columns: Sequence[CodeArray]) -> Iterator[tuple[int, int]]:
 
 
 def _encode(view: ReleaseView, name: str, tables: Sequence[pa.Table]) -> CodeArray:
-    """Return codes of a column over the rows of all tables, the published one first; -1 for what is no single value."""
+    """Return codes of a column over the rows of all tables, the published one first; -1 for several values."""
     attribute = view.treatments.attributes[name]
     (codes, texts), *people = (encode_column(table.column(name)) for table in tables)
     values = [value for _, values in people for value in values]
@@ -201,7 +201,7 @@ def _encode(view: ReleaseView, name: str, tables: Sequence[pa.Table]) -> CodeArr
 
 
 def _number_values(texts: list[str | None], attribute: Attribute) -> CodeArray:
-    """Return codes that differ where values do; numbers and dates are equal however they are written."""
+    """Return codes of values; numbers and dates are equal however they are written."""
     codes = column_codes(pa.chunked_array([pa.array(texts, pa.string())]))
     if attribute.kind not in ("number", "date"):
         return codes
@@ -211,7 +211,7 @@ def _number_values(texts: list[str | None], attribute: Attribute) -> CodeArray:
 
 
 def _find_single(text: str | None, labels: Mapping[str, Cover] | None) -> str | None:
-    """Return the value that a published text stands for, or ``SEVERAL``: a category, a whole number, or none at all."""
+    """Return the value that a published text covers, or ``SEVERAL``: a category, a whole number, or None if missing."""
     if labels is None or text is None:
         return text
     cover = labels[text]
@@ -222,7 +222,7 @@ def _find_single(text: str | None, labels: Mapping[str, Cover] | None) -> str | 
 
 
 def _place_in_labels(attribute: Attribute, texts: list[str | None], values: list[str | None]) -> CodeArray:
-    """Return codes of published labels, and of values by the label that they have; the labels do not overlap."""
+    """Return codes of published labels, and of values by the label that covers them; the labels do not overlap."""
     labels: list[str | None] = list(attribute.covers)
     covers = read_covers(LabelColumn.of(attribute, labels, "the release"))
     number = dict(zip(labels, covers.hulls()[0].tolist(), strict=True))

@@ -1,6 +1,6 @@
-"""decoding: labels of sensitive values stand for what a class has most of, for only that had to be hidden.
+"""decoding: the label of a sensitive value reveals the value that is too frequent in its class.
 
-refinement: classes that overlap, sorted out by counting who can be in which of them.
+refinement: counting people and records shows in which of several overlapping classes a person can be.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from shoal.release.published import encode_column
 
 
 class DecodingAttack(sensitive.SensitiveAttack):
-    """Says of every record under a label the value below the label that its class shows most often by itself.
+    """States for every record under a label the value below the label that its class shows most often.
 
-    A method that generalizes sensitive values only where there are too many of one, as the sweep does unless it defends
-    its labels, says by the label which value that was. Of values that a class shows equally often, the most frequent is
-    said: among people who are not in the data, which anybody can know, or else among records without a label.
+    A method that generalizes sensitive values only if one is too frequent, as the sweep does unless it defends its
+    labels, thereby reveals which value that was. Of values that a class shows equally often, the attack states the most
+    frequent one among people who are not in the data, whose frequencies are public, or else among records without a
+    label.
 
-    Trials are the records under labels. The data holder's file of them says which values they have. Without the file
-    these are estimated from the people of each class, if classes overlap by how many of each kind of people are in
-    each, as *refinement* finds; a guess is then right for no more records than labels hide of its value. The baseline
-    is the promise: the larger of tau and the value's share in the source. The control group are people whom the same
-    classes cover, of whom the same is said.
+    Trials are the records under labels, whose values are in the data holder's file. Without the file they are estimated
+    from the people of each class; if classes overlap, from the numbers of each kind of people in each class that
+    *refinement* finds. A guess is then right for at most as many records as labels hide of its value. The baseline is
+    the guarantee: the larger of tau and the value's share in the source. The control group are people whom the same
+    classes cover, with the same guesses.
     """
 
     name = "decoding"
-    title = "what labels of sensitive values stand for"
+    title = "the values behind labels of sensitive values"
     of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:
@@ -53,13 +54,13 @@ class DecodingAttack(sensitive.SensitiveAttack):
         return reason or sensitive.not_their_own(view)
 
     def judge(self, view: ReleaseView, secret: Secret, asked: sensitive.Asked, rng: np.random.Generator) -> Trials:  # noqa: ARG002
-        """Decode every label of every class, and count the records for which that is right."""
+        """Decode every label of every class, and count the records for which the guess is right."""
         everybody, n_values = asked.everybody.secrets[secret.name], len(secret.values)
         known = None if asked.others is None else asked.others.secrets[secret.name]
         labelled = decode(view, secret, None if known is None else np.bincount(known[known >= 0], minlength=n_values))
         n = int(labelled.records.sum())
         if n < FEWEST:
-            raise UsageError(f"fewer than {FEWEST} records are published under labels, which tell nothing")
+            raise UsageError(f"fewer than {FEWEST} records are published under labels, too few for an attack")
         usual = np.bincount(everybody[everybody >= 0], minlength=n_values) / len(everybody)
         promised = np.maximum(_read_tau(view, secret.name), usual[labelled.guess])
         first = np.unique(view.parts[secret.part].pairs.pair_of, return_index=True)[1]  # row of each class
@@ -75,43 +76,43 @@ class DecodingAttack(sensitive.SensitiveAttack):
         tried = judge(self.name, view, inside, others)
         found, allowed = (int(each.sum()) for each in said)
         note = (
-            f"{n:,} records are published under labels; decoded, {found:,} of them have the value that is said, where "
-            f"the promise allows {allowed:,}"
-            f"{'' if stated else '; their values are estimated, because internal/labels.parquet is not there'}"
+            f"{n:,} records are published under labels; for {found:,} of them the guessed value is right, and the "
+            f"guarantee allows {allowed:,}"
+            f"{'' if stated else '; their values are estimated, because internal/labels.parquet is missing'}"
         )
         tried = replace(tried, notes=(note,))
         worst = tried.worst_case[1]
         if worst.risk.low <= 0 or worst.baseline is None or worst.success.success > worst.baseline.success:
             return tried
         share = f"{percent(worst.risk.value)} of the guesses that chance would miss are right"
-        return replace(tried, conclusion=f"{name_size(worst.risk)}: {share}, no more than the promise allows")
+        return replace(tried, conclusion=f"{name_size(worst.risk)}: {share}, no more than the guarantee allows")
 
 
 class Labelled(NamedTuple):
-    """Records under one label in one class, for every such label and class."""
+    """The records under one label in one class, for every such label and class."""
 
     owner: IntArray  # (n,) the class
     records: IntArray  # (n,)
     label: IntArray  # (n,) the published text, by its code
-    guess: IntArray  # (n,) the value that the label is taken to stand for
-    entry: IntArray  # (m,) of each value below each of the labels, whose it is
-    value: IntArray  # (m,) and which
+    guess: IntArray  # (n,) the guessed value
+    entry: IntArray  # (m,) the place above of each value below a label
+    value: IntArray  # (m,) the value
     shown: FloatArray  # (n_classes, n_values) records that show a value by itself
 
     @property
     def belief(self) -> FloatArray:
-        """(n,) the share that the guess has of what the class shows of the values below the label."""
+        """(n,) the share of the guess among the values below the label that the class shows."""
         return self.find_right(self.shown)
 
     def find_right(self, left: FloatArray) -> FloatArray:
-        """Return (n,) the share of the records that have the guessed value, given what is *left* behind labels."""
+        """Return (n,) the share of the records that have the guessed value, given the records *left* behind labels."""
         total = np.bincount(self.entry, left[self.owner[self.entry], self.value], len(self.owner))
         return np.asarray(left[self.owner, self.guess] / np.maximum(total, 1e-300))
 
     def estimate_right(self, of_class: FloatArray) -> FloatArray:
         """Return the same share, given (n_classes, n_values) how many people of each class have each value.
 
-        Of no value are more records right than labels hide in the whole release.
+        No value is right for more records than labels hide in the whole release.
         """
         right = self.find_right(np.maximum(of_class - self.shown, 0.0))
         hidden = np.maximum(of_class.sum(axis=0) - self.shown.sum(axis=0), 0.0)
@@ -119,9 +120,9 @@ class Labelled(NamedTuple):
         return np.asarray(right * np.minimum(1.0, hidden / np.maximum(said, 1e-300))[self.guess])
 
     def find_true(self, view: ReleaseView, secret: Secret, first: IntArray) -> FloatArray | None:
-        """Return the same share by the data holder's file, given a row of each class; None if the file is not there.
+        """Return the same share by the data holder's file, given a row of each class; None without a file.
 
-        A file that does not have the records of each class and label is not the release's.
+        A file without the records of each class and label belongs to another release.
         """
         table, own = view.release.read_labelled(), f"value of {secret.name}"
         if table is None or own not in table.column_names:
@@ -141,19 +142,22 @@ class Labelled(NamedTuple):
         return np.asarray(np.bincount(entry[met], records[met], len(self.records)) / self.records)
 
     def ask(self, view: ReleaseView, people: People, truth: CodeArray, labels: CodeArray) -> Outcomes | None:
-        """Say of people in the same classes what most labelled records of their class are taken to have."""
+        """Guess for people in the same classes the value of most labelled records of their class."""
         (start, classes), _ = view.cover_closely(view.parts[0], view.hulls(people.codes), people.numbers, near=False)
         most, order = np.full(len(labels), -1), np.argsort(self.records, kind="stable")
         most[self.owner[order]] = order  # the last of a class has most records
         person, entry = rows_of(start), most[classes]
         known = np.flatnonzero((entry >= 0) & (truth[person] >= 0))
-        kept = known[np.unique(person[known], return_index=True)[1]]  # everybody once, in whichever class
+        kept = known[np.unique(person[known], return_index=True)[1]]  # each person once, in any class
         entry, true = entry[kept], truth[person[kept]]
         return Outcomes(self.guess[entry] == true, self.belief[entry], labels[classes[kept]]) if len(kept) else None
 
 
 def decode(view: ReleaseView, secret: Secret, usual: FloatArray | IntArray | None) -> Labelled:
-    """Return what every label stands for, given how frequent values usually are; None: as the records without one."""
+    """Return the guess for every label, given the usual frequency of values.
+
+    By default the usual frequency is that in records without a label.
+    """
     codes, texts = encode_column(view.rows.column(secret.name))
     candidates = Candidates.of(texts, view.manifest.attributes[secret.name].labels, "the release")
     pairs, n_values = view.parts[secret.part].pairs, len(secret.values)
@@ -171,12 +175,12 @@ def decode(view: ReleaseView, secret: Secret, usual: FloatArray | IntArray | Non
 
 
 def count_values(view: ReleaseView, secret: Secret, everybody: People) -> FloatArray:
-    """Return (n_classes, n_values) how many people in each class have each value; expected, where classes overlap."""
+    """Return (n_classes, n_values) how many people in each class have each value, on average if classes overlap."""
     part, truth = view.parts[secret.part], everybody.secrets[secret.name]
     shape = len(part.records), len(secret.values)
     class_of = view.find_classes(part, everybody)
     own = class_of >= 0
-    if (np.bincount(class_of[own], minlength=shape[0]) == part.records).all():  # everyone is where resolution says
+    if (np.bincount(class_of[own], minlength=shape[0]) == part.records).all():  # all are in their most specific class
         own &= truth >= 0
         return _count(class_of[own], truth[own], shape)
     places = Places.of(view, everybody)
@@ -194,30 +198,26 @@ def _count(row: AnyIntArray, value: AnyIntArray, shape: tuple[int, int], weight:
 
 
 def _has_labels(view: ReleaseView, name: str) -> bool:
-    """Whether some published text of a column stands for several values."""
     shown, covers = set(view.rows.column(name).unique().to_pylist()), view.manifest.attributes[name].covers
     return any(text in shown and len(cover.get("values", ())) > 1 for text, cover in covers.items())
 
 
 def _read_tau(view: ReleaseView, name: str) -> float:
-    """Return the share of a class that the release promises no value to exceed; 0 where it promises none."""
+    """Return the share of a class that no value may exceed by the release's guarantee; 0 without one."""
     given = [each.parameters for each in view.manifest.guarantees if "tau" in each.parameters]
     return min((float(each["tau"]) for each in given if each.get("attribute") in (None, name)), default=0.0)
 
 
-ROUNDS = 200  # of scaling, after which beliefs hardly change
+ROUNDS = 200  # of scaling, after which beliefs change little
 
 
 class RefinementAttack(sensitive.SensitiveAttack):
-    """Counts who can be in which of the classes that overlap, and guesses the likeliest value of what is then left.
+    """Counts the people who can be in each of several overlapping classes, and guesses the likeliest remaining value.
 
-    The adversary knows the quasi values of everybody in the data. The unknowns are how many people of each kind are in
-    each class that covers them; each kind has its people, and each class its records. Of these linear
-    constraints every bound is a whole number, for they are those of a flow; so the bounds are exact. Of all numbers
-    that fit, those of greatest entropy are believed. The baseline guesses from all classes that cover a person.
-
-    The variant ``pinned`` says the value of somebody only if every class in which the person can be has this value
-    alone; its baseline is the most frequent value, for the same people.
+    The adversary has the quasi values of all people in the data. The unknowns are how many people of each kind are in
+    each class that covers them; the people of each kind and the records of each class are given. These linear
+    constraints describe a flow, so every bound is a whole number and exact. Among all feasible solutions the attack
+    uses the one with maximum entropy. The baseline guesses from all classes that cover a person.
     """
 
     name = "refinement"
@@ -228,43 +228,32 @@ class RefinementAttack(sensitive.SensitiveAttack):
         """Return why not: classes must be boxes that can overlap."""
         reason = super().refuses(view)
         if reason is None and view.sliced is not None:
-            return "the release has buckets; the other attacks count where a person's rows can be"
+            return "the release has buckets; other attacks count the buckets that can hold a person's rows"
         if reason is None and (view.as_they_are or view.form.by_plan):
-            return "no two classes overlap, so counting says nothing beyond what each class says alone"
+            return "no two classes overlap, so counting adds nothing to the values of each class"
         if reason is None and view.treatments.of_quasi:
             return TREATED
         return reason or sensitive.not_their_own(view)
 
     def judge(self, view: ReleaseView, secret: Secret, asked: sensitive.Asked, rng: np.random.Generator) -> Trials:
-        """Sort out all people of the source, and count what is said of the targets."""
+        """Find the classes of all people of the source, and count the answers about the targets."""
         places = Places.of(view, asked.everybody)
 
-        def answer(people: People) -> tuple[sensitive.Answers, sensitive.Answers]:
-            kind, truth = places.kinds(people), people.secrets[secret.name]
+        def answer(people: People) -> sensitive.Answers:
             blind = sensitive.guess_likeliest(view.believe(secret, people), sensitive.mode(secret), rng)
-            weights, possible = places.find_values(kind, secret, view.parts[secret.part])
-            sure = np.where(possible.sum(axis=1) == 1, possible.argmax(axis=1), sensitive.NO_ANSWER)
-            guess, usual = (
-                sensitive.guess_likeliest(weights, blind, rng),
-                np.where(sure == sensitive.NO_ANSWER, sensitive.NO_ANSWER, sensitive.mode(secret)),
-            )
-            return (
-                sensitive.Answers(people, guess, blind, truth, sensitive.find_share(weights, guess)),
-                sensitive.Answers(people, sure, usual, truth, (sure != sensitive.NO_ANSWER).astype(np.float64)),
-            )
+            weights = places.find_weights(places.kinds(people), secret, view.parts[secret.part])
+            guess = sensitive.guess_likeliest(weights, blind, rng)
+            share = sensitive.find_share(weights, guess)
+            return sensitive.Answers(people, guess, blind, people.secrets[secret.name], share)
 
-        guessed, pinned = answer(asked.members)
-        guessed_there, pinned_there = (None, None) if asked.others is None else answer(asked.others)
-        before = sensitive.certain(view, view.find_left(secret, asked.members))
-        added = int(((pinned.guess != sensitive.NO_ANSWER) & ~before).sum())
+        others = None if asked.others is None else answer(asked.others)
         kind = places.kinds(asked.members)
         located = int((places.several & (places.n_possible == 1))[kind].sum())
         note = (
             f"of {len(kind):,} people, {int(places.several[kind].sum()):,} are covered by several classes; counting "
-            f"leaves {located:,} of these in one, and {added:,} people with one value who had several"
+            f"leaves {located:,} of these in one"
         )
-        variants = {"pinned": pinned.try_beside(pinned_there, "pinned", view)}
-        return replace(guessed.try_beside(guessed_there, self.name, view), variants=variants, notes=(note,))
+        return replace(answer(asked.members).try_beside(others, self.name, view), notes=(note,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -279,19 +268,19 @@ class Places:
     records: IntArray  # (n_classes + 1,)
     kind: IntArray  # (n_edges,)
     place: IntArray  # (n_edges,) the class
-    expected: FloatArray  # (n_edges,) people of the kind in the class, of greatest entropy
-    possible: BoolArray  # (n_edges,) whether any of the kind can be in the class
+    expected: FloatArray  # (n_edges,) people of the kind in the class, with maximum entropy
+    possible: BoolArray  # (n_edges,) whether a person of the kind can be in the class
 
     @classmethod
     def of(cls, view: ReleaseView, everybody: People) -> Places:
-        """Count people and records, and solve for where they can be."""
+        """Count people and records, and solve for the classes in which people can be."""
         first, kind_of = same_rows(list(everybody.codes.T))
         codes, people = everybody.codes[first], np.bincount(kind_of)
         part = view.parts[0]
         (start, boxes), _ = view.cover(part, view.hulls(codes), everybody.numbers[first], near=False)
         kind = rows_of(start)
         if (np.diff(start) <= 1).all():
-            raise UsageError("no two classes cover one person, so counting says nothing beyond what each class says")
+            raise UsageError("no two classes cover one person, so counting adds nothing to the values of each class")
         withheld = len(everybody) - view.n_rows
         records = np.append(part.records, max(0, withheld))
         if withheld > 0:
@@ -304,7 +293,7 @@ class Places:
 
     @property
     def n_possible(self) -> IntArray:
-        """(n_kinds,) in how many classes people of each kind can be."""
+        """(n_kinds,) the number of classes in which people of each kind can be."""
         return np.bincount(self.kind[self.possible], minlength=len(self.people))
 
     @property
@@ -312,34 +301,30 @@ class Places:
         """(n_kinds,) whether several classes cover people of each kind."""
         return np.bincount(self.kind[self.place < len(self.records) - 1], minlength=len(self.people)) > 1
 
-    def find_values(self, kind: AnyIntArray, secret: Secret, part: ViewPart) -> tuple[FloatArray, BoolArray]:
-        """Return (n, n_values) what is believed of people of these kinds, -1 for none, and which values are possible.
+    def find_weights(self, kind: AnyIntArray, secret: Secret, part: ViewPart) -> FloatArray:
+        """Return (n, n_values) the belief in each value for people of these kinds, -1 for none.
 
-        Nothing is believed of a withheld record's value, and any is possible.
+        A withheld record adds no belief.
         """
         asked, person = np.unique(kind, return_inverse=True)
-        edge = np.flatnonzero(np.isin(self.kind, asked))
+        edge = np.flatnonzero(np.isin(self.kind, asked) & (self.place < len(part.records)))
         classes, place = np.unique(self.place[edge], return_inverse=True)
-        withheld = classes == len(part.records)
-        counts = np.zeros((len(classes), len(secret.values)))
-        counts[~withheld] = secret.count_in_classes(part, classes[~withheld])
+        counts = secret.count_in_classes(part, classes)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
-        row, shape = np.searchsorted(asked, self.kind[edge]), (len(asked), len(secret.values))
-        believed, possible = np.zeros(shape), np.zeros(shape)
-        np.add.at(believed, row, self.expected[edge, np.newaxis] * shares[place])
-        np.add.at(possible, row, self.possible[edge, np.newaxis] * ((shares > 0) | withheld[:, np.newaxis])[place])
-        return believed[person], possible[person] > 0
+        weights = np.zeros((len(asked), len(secret.values)))
+        np.add.at(weights, np.searchsorted(asked, self.kind[edge]), self.expected[edge, np.newaxis] * shares[place])
+        return weights[person]
 
     def kinds(self, people: People) -> AnyIntArray:
-        """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""
+        """Return (n,) the kind of each person, -1 for people unlike anyone in the data."""
         return find_rows(list(self.codes.T), list(people.codes.T))
 
 
 def feasible(people: IntArray, records: IntArray, kind: IntArray, place: IntArray) -> BoolArray | None:
-    """Return (n_edges,) whether people of a kind can be in a class when all fit, or None if they cannot all fit.
+    """Return (n_edges,) whether people of a kind can be in a class if all people fit, or None if they cannot all fit.
 
-    One way in which all fit is a flow through the edges. An edge that it does not use is used by another way just if
-    the flow can be turned round a circle through it: if both its ends are strongly connected in what the flow leaves.
+    One way to place all people is a flow through the edges. Another way uses an edge without flow if and only if the
+    flow can be redirected along a cycle through it, that is, if its ends are strongly connected in the residual graph.
 
     >>> feasible(np.array([1, 1]), np.array([1, 1]), np.array([0, 0, 1]), np.array([0, 1, 1])).tolist()
     [True, False, True]
@@ -360,7 +345,7 @@ def feasible(people: IntArray, records: IntArray, kind: IntArray, place: IntArra
     if found.flow_value != total:
         return None
     used = np.asarray(found.flow[kind, n_kinds + place]).reshape(-1) > 0
-    tail = np.concatenate([kind, (n_kinds + place)[used]])  # more can go through every edge, and less where some goes
+    tail = np.concatenate([kind, (n_kinds + place)[used]])  # flow can grow on every edge, and shrink on used ones
     head = np.concatenate([n_kinds + place, kind[used]])
     left = csr_array((np.ones(len(tail), dtype=np.int8), (tail, head)), shape=(source, source))
     _, part = connected_components(left, directed=True, connection="strong")
@@ -370,7 +355,7 @@ def feasible(people: IntArray, records: IntArray, kind: IntArray, place: IntArra
 def scale_links(
     people: IntArray, records: IntArray, kind: IntArray, place: IntArray, possible: BoolArray
 ) -> FloatArray:
-    """Return (n_edges,) the numbers of greatest entropy that add up to people and to records, nearly so."""
+    """Return (n_edges,) the numbers of maximum entropy that add up to people and to records, approximately."""
     links = possible.astype(np.float64)
     for _ in range(ROUNDS):
         links *= (records / np.maximum(np.bincount(place, links, len(records)), 1e-300))[place]

@@ -1,4 +1,4 @@
-"""definetti: buckets teach which quasi values go with which sensitive values, and that links what they keep apart."""
+"""definetti: learn from all buckets which quasi values go with which sensitive values, and link their parts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from shoal.attacks.sensitive import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import gather_entries
-from shoal.release.published import encode_column
 
 ROUNDS = 25  # of learning
-SCALINGS = 10  # of a bucket's rows and columns, in each of them
-PRIOR = 10.0  # records that a value is taken to have had before any was seen
+SCALINGS = 10  # of a bucket's rows and columns, in each round
+PRIOR = 10.0  # prior records of each value
 
 
 class DeFinettiAttack(LearnedAttack):
     """Learns from all buckets together how likely each quasi value is for each sensitive value, then links within them.
 
-    Kifer, "Attacks on privacy and deFinetti's theorem" (SIGMOD 2009): that all ways to link a bucket are equally
-    likely is only true of an adversary who does not learn. Links are counted by what is believed of them, values given
-    a sensitive value are taken to be independent (naive Bayes), and each bucket's links are scaled to its own
-    counts, again and again. Of whom no bucket is left, what was learned is believed by itself.
+    Kifer, "Attacks on privacy and deFinetti's theorem" (SIGMOD 2009): all ways to link a bucket are equally likely only
+    for an adversary who does not learn. Links are weighed by the current belief in them, values are assumed independent
+    given the sensitive value (naive Bayes), and each bucket's links are scaled to its counts; this is repeated. If no
+    bucket matches a person, the learned probabilities alone decide.
     """
 
     name = "definetti"
@@ -35,20 +34,32 @@ class DeFinettiAttack(LearnedAttack):
     of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: quasi attributes must stand apart from the sensitive one, in buckets."""
+        """Return why not: buckets must separate quasi attributes from the sensitive one."""
         reason = super().refuses(view)
         if reason is None and view.sliced is None:
-            return "rows are published whole: there are no buckets that separate values"
+            return "rows are published whole, not in buckets that separate values"
         if reason is None and not any(_apart(view, secret) for secret in view.secrets.values()):
-            return "all quasi attributes stand in one part with the sensitive attribute: nothing is kept apart from it"
+            return "all quasi attributes are in the sensitive attribute's part, so nothing is separated from it"
         return reason or not_their_own(view)
 
     def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:  # noqa: ARG002
-        """Learn each part that stands apart from the sensitive attribute."""
-        buckets = _Buckets.of(view, secret)
+        """Learn each part that is separate from the sensitive attribute; its own part is published."""
+        n_values, entries = len(secret.values), secret.entries
+        pair = rows_of(entries.start)
+        key = view.parts[secret.part].pairs.second[pair].astype(np.int64) * n_values + entries.value
+        slots, place = np.unique(key, return_inverse=True)
+        buckets = _Buckets(
+            np.searchsorted(slots, np.arange(len(view.sizes) + 1) * n_values),
+            slots % n_values,
+            np.bincount(place.reshape(-1), weights=entries.weight, minlength=len(slots)).astype(np.float64),
+            view.sizes,
+            n_values,
+        )
         links = [_Links.learn(view, part, names, buckets) for part, names in _apart(view, secret)]
         tables = [table for each in links for table in each.tables]
-        tables += _in_own_part(view, secret)
+        for attribute in np.flatnonzero(view.parts[secret.part].known).tolist():
+            label, n_labels = _labels(view, secret.part, attribute)[pair], len(view.labels[attribute].low)
+            tables.append(_Table.of(attribute, n_labels, n_values, label, entries.value, entries.weight))
         prior = np.log(np.maximum(secret.marginal, 1e-300))
 
         def beliefs(people: People) -> FloatArray:
@@ -74,23 +85,13 @@ class _Buckets:
     sizes: FloatArray  # (n_buckets,)
     n_values: int
 
-    @classmethod
-    def of(cls, view: ReleaseView, secret: Secret) -> _Buckets:
-        n_values = len(secret.values)
-        pair = rows_of(secret.entries.start)
-        key = view.parts[secret.part].pairs.second[pair].astype(np.int64) * n_values + secret.entries.value
-        slot, place = np.unique(key, return_inverse=True)
-        start = np.searchsorted(slot, np.arange(len(view.sizes) + 1) * n_values)
-        records = np.bincount(place.reshape(-1), weights=secret.entries.weight, minlength=len(slot))
-        return cls(start, slot % n_values, np.asarray(records, dtype=np.float64), view.sizes, n_values)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """How often the labels of an attribute go with each sensitive value."""
+    """How often each label of an attribute is linked with each sensitive value."""
 
     attribute: int
-    counts: FloatArray  # (n_labels + 1, n_values) links; the last label stands for those that nobody has
+    counts: FloatArray  # (n_labels + 1, n_values) links; the last label is an unknown one
 
     @classmethod
     def of(
@@ -101,9 +102,9 @@ class _Table:
         return cls(attribute, counts.reshape(-1, n_values))
 
     def scores(self, label: AnyIntArray, value: AnyIntArray, own: FloatArray | float = 0.0) -> FloatArray:
-        """Return the logarithm of how much likelier a label is for a value than for all, without one's *own* links.
+        """Return the logarithm of how much likelier a label is for a value than overall, without *own* links.
 
-        Who counts oneself finds what was believed before.
+        Leaving out a link's own weight avoids confirming the current belief.
         """
         usual = self.counts.sum(axis=1) / self.counts.sum()
         seen, total = self.counts[label, value] - own, self.counts.sum(axis=0)[value] - own
@@ -148,7 +149,7 @@ class _Links:
 
 
 def _apart(view: ReleaseView, secret: Secret) -> list[tuple[int, list[int]]]:
-    """Return the parts that have quasi attributes which the sensitive one's part does not have, and these."""
+    """Return the parts with quasi attributes that are not in the sensitive attribute's part, and these attributes."""
     own = view.parts[secret.part].known
     found = [(place, np.flatnonzero(part.known & ~own).tolist()) for place, part in enumerate(view.parts)]
     return [(place, names) for place, names in found if names]
@@ -156,35 +157,14 @@ def _apart(view: ReleaseView, secret: Secret) -> list[tuple[int, list[int]]]:
 
 def _labels(view: ReleaseView, part: int, attribute: int) -> CodeArray:
     """Return (n_pairs,) the label of an attribute in each pair of a box and a bucket."""
-    if view.sliced is None:
-        raise TypeError("an attack that refuses is not run")
-    published, pairs = view.sliced.parts[part], view.parts[part].pairs
-    codes, texts = encode_column(published.distinct.column(view.known[attribute]))
-    number = view.labels[attribute].number
+    pairs = view.parts[part].pairs
     labels = np.empty(len(pairs.second), dtype=np.int32)
-    labels[pairs.pair_of] = np.array([number[text] for text in texts], dtype=np.int32)[codes][published.codes]
+    labels[pairs.pair_of] = view.read_labels(part, attribute)[view.contents[part][1]]
     return labels
 
 
-def _in_own_part(view: ReleaseView, secret: Secret) -> list[_Table]:
-    """Return what the sensitive attribute's part shows of its own quasi attributes, where nothing is to be learned."""
-    pair = rows_of(secret.entries.start)
-    n_values = len(secret.values)
-    return [
-        _Table.of(
-            attribute,
-            len(view.labels[attribute].low),
-            n_values,
-            _labels(view, secret.part, attribute)[pair],
-            secret.entries.value,
-            secret.entries.weight,
-        )
-        for attribute in np.flatnonzero(view.parts[secret.part].known).tolist()
-    ]
-
-
 def _link(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: People) -> FloatArray:
-    """Return (n, n_values) what buckets leave for people, with what was learned of their links."""
+    """Return (n, n_values) the values that buckets leave for people, weighed by the learned links."""
     hulls, own, held = view.hulls(people.codes), view.parts[secret.part], secret.entries
     n_values, n_buckets = len(secret.values), len(view.sizes)
     weights = np.zeros((len(hulls), n_values))

@@ -1,4 +1,4 @@
-"""downcoding: classes that are no wider than they need be, undone a step, so that single people stand out."""
+"""downcoding: minimally generalized classes isolate people who are one step down their hierarchies."""
 
 from __future__ import annotations
 
@@ -7,35 +7,38 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from shoal.attacks import kernels
 from shoal.attacks.base import FEWEST, NOBODYS, TREATED, People
 from shoal.attacks.singling_out import Count, PredicateAttack, count_fulfilling
-from shoal.attacks.view import ReleaseView, build_known_tree
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.dictionaries import split_values
 from shoal.core.errors import UsageError
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, grow_tree
 from shoal.release.sliced.table import number_rows
+from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.tree import Taxonomy
 
-CANDIDATES = 4  # predicates that are looked at closely, for each that is tried
+CANDIDATES = 4  # predicates that are examined closely, for each that is tried
 
 
 class DowncodingAttack(PredicateAttack):
-    """Isolates people by a class's labels, one of which is taken a step down its hierarchy.
+    """Isolates people by a class's labels, one of which is moved a step down its hierarchy.
 
     Cohen, "Attacks on deidentification's defenses" (USENIX Security 2022): if a class is generalized no more than
-    needed, its records are not all under one child of a label. So there is somebody under a child that has few
-    people, and most likely one. A predicate is a class's labels with one of them replaced by a child; those come first
-    that isolate one person most likely, given the sizes of classes, that knowledge, and how values are spread in the
-    release. The baseline takes children of the same labels by chance. On the control group the attack's own
-    predicates are tried.
+    needed, its records are not all under one child of a label. So at least one person is under a child with few people,
+    and most likely exactly one. A predicate is a class's labels with one of them replaced by a child. The predicates
+    most likely to isolate one person come first, given the sizes of classes, that knowledge, and the distribution of
+    values in the release. The baseline moves to random children of the same labels. On the control group the attack
+    tries the same predicates.
 
-    Hierarchies are the policy's or, without it, made of the labels that the release shows.
+    Hierarchies come from the policy or, without it, from the labels of the release.
     """
 
     name = "downcoding"
-    title = "who can be isolated because classes are no wider than needed"
+    title = "who can be isolated because classes are minimal"
     question = "singling out"
     bears_on = "identity"
 
@@ -44,23 +47,22 @@ class DowncodingAttack(PredicateAttack):
         if view.treatments.nobodys:
             return NOBODYS
         if view.sliced is not None or view.as_they_are or view.form.by_plan:
-            return "no class was generalized along hierarchies to fit its own records"
+            return "classes were not generalized along hierarchies to fit their own records"
         return TREATED if view.treatments.of_quasi else None
 
     def ask(self, view: ReleaseView, everybody: People, rng: np.random.Generator) -> tuple[Count, Count]:
-        """Take steps down from the labels of classes."""
         levels = [Nested.of(view, place, everybody) for place in range(len(view.known))]
         classes = Classes.of(view.read_records()[0], levels)
         steps = Steps.likeliest(classes, levels, self.n_targets, rng)
         if len(steps.owner) < FEWEST:
-            raise UsageError(f"there are fewer than {FEWEST} steps down from labels of classes, which tell nothing")
+            raise UsageError(f"there are fewer than {FEWEST} steps down from labels of classes, too few for an attack")
         by_chance = steps.by_chance(classes, levels, rng)
         return partial(steps.count, classes, levels), partial(by_chance.count, classes, levels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """The classes of a release as nodes, and how records are spread over the leaves of each hierarchy."""
+    """The classes of a release as nodes, and the distribution of records over the leaves of each hierarchy."""
 
     nodes: IntArray  # (n_classes, n_known)
     records: IntArray  # (n_classes,)
@@ -68,7 +70,6 @@ class Classes:
 
     @classmethod
     def of(cls, labels: CodeArray, levels: Sequence[Nested]) -> Classes:
-        """Count the classes of rows with these labels."""
         number, first = number_rows(list(labels.T), len(labels))
         nodes = np.stack([each.node_of[own] for each, own in zip(levels, labels[first].T, strict=True)], axis=1)
         spread = tuple(each.before(own) for each, own in zip(levels, labels.T, strict=True))
@@ -93,7 +94,7 @@ class Steps:
 
     @classmethod
     def likeliest(cls, classes: Classes, levels: Sequence[Nested], n: int, rng: np.random.Generator) -> Steps:
-        """Return up to n steps that isolate one person most likely, one for each class and attribute."""
+        """Return up to n steps that are most likely to isolate one person, one for each class and attribute."""
         found, chances = [], []
         for place, each in enumerate(levels):
             steps = _step_down(classes, place, each)
@@ -101,7 +102,7 @@ class Steps:
             chances.append(_alone(classes, each, steps))
         every = cls(*(np.concatenate([getattr(each, name) for each in found]) for name in cls.__slots__))
         if not len(every.owner):
-            raise UsageError("no published label has others below it; give the policy, which tells what is below")
+            raise UsageError("no published label has others below it; give the policy, which has the hierarchies")
         chance = np.concatenate(chances)
         order = rng.permutation(len(chance))
         order = order[np.argsort(-chance[order], kind="stable")]
@@ -120,13 +121,12 @@ class Steps:
         return Steps(self.owner, self.attribute, child)
 
     def nodes(self, classes: Classes) -> IntArray:
-        """Return (n, n_known) the predicates' nodes."""
         nodes = classes.nodes[self.owner].copy()
         nodes[np.arange(len(nodes)), self.attribute] = self.child
         return nodes
 
     def count(self, classes: Classes, levels: Sequence[Nested], people: People, most: int) -> IntArray:
-        """Return (n,) how many of the people fulfil each, counted up to *most*."""
+        """Return (n,) how many of the people satisfy each predicate, counted up to *most*."""
         hulls = _hulls(levels, self.nodes(classes))
         n, d = len(hulls), len(levels)
         low, high = (hulls[:, side::2].reshape(-1).astype(np.int64) for side in (0, 1))
@@ -146,10 +146,9 @@ def _step_down(classes: Classes, attribute: int, each: Nested) -> Steps:
 
 
 def _alone(classes: Classes, each: Nested, steps: Steps) -> FloatArray:
-    """Return (n,) how likely one record of the class is under the child, if not all are under one child.
+    """Return (n,) the probability that one record of the class is under the child, if not all are under one child.
 
-    Of n records with chance p each, one is under the child with n p (1 - p)^(n - 1); that all are under one child is
-    ruled out.
+    Of n records with probability p each, exactly one is under the child with probability n p (1 - p)^(n - 1).
     """
     if not len(steps.owner):
         return np.empty(0)
@@ -164,7 +163,7 @@ def _alone(classes: Classes, each: Nested, steps: Steps) -> FloatArray:
 
 
 def _others(classes: Classes, levels: Sequence[Nested], steps: Steps) -> FloatArray:
-    """Return (n,) how many records of other classes are expected to fulfil each predicate."""
+    """Return (n,) how many records of other classes are expected to satisfy each predicate."""
     asked, hulls = _hulls(levels, steps.nodes(classes)), _hulls(levels, classes.nodes)
     d = len(levels)
     none = np.empty(0, dtype=np.int64)
@@ -184,7 +183,7 @@ def _others(classes: Classes, levels: Sequence[Nested], steps: Steps) -> FloatAr
 
 
 def _hulls(levels: Sequence[Nested], nodes: IntArray) -> CodeArray:
-    """Return (n, 2 n_known) from and below, in leaves; a node above all leaves has what lies beyond them too."""
+    """Return (n, 2 n_known) from and below, in leaves; the root also covers values that the hierarchy does not have."""
     hulls = np.empty((len(nodes), 2 * len(levels)), dtype=np.int32)
     for place, each in enumerate(levels):
         lo, hi = each.lo[nodes[:, place]], each.hi[nodes[:, place]]
@@ -197,14 +196,14 @@ def _hulls(levels: Sequence[Nested], nodes: IntArray) -> CodeArray:
 class Nested:
     """The hierarchy of one quasi attribute: nodes are ranges of leaves, and each label is a node.
 
-    It is the policy's, if that is known; else it is made of the published labels, which must be nested or apart.
+    It is the policy's, if given, or made of the published labels, which must be nested or disjoint.
     """
 
     name: str
     lo: IntArray  # (n_nodes,)
     hi: IntArray  # (n_nodes,) exclusive
     start: IntArray  # (n_nodes + 1,)
-    child: IntArray  # (n_children,) those of node v are start[v]:start[v + 1]
+    child: IntArray  # (n_children,) node v has the children start[v]:start[v + 1]
     node_of: IntArray  # (n_labels,) the node of each label of the view
     n_leaves: int
     tree: Taxonomy | None
@@ -213,7 +212,6 @@ class Nested:
 
     @classmethod
     def of(cls, view: ReleaseView, attribute: int, everybody: People) -> Nested:
-        """Read the hierarchy of an attribute."""
         name = view.known[attribute]
         tree = build_known_tree(view, name, everybody)
         position = np.empty(0, dtype=np.int64)
@@ -226,7 +224,7 @@ class Nested:
             own = np.empty(len(number), dtype=np.int64)
             own[list(number.values())] = [node.get(str(text), -1) for text in number]
             if (own < 0).any():
-                raise UsageError(f"labels of {name!r} are no nodes of the policy's taxonomy, but cut to fit the data")
+                raise UsageError(f"labels of {name!r} are not nodes of the policy's taxonomy, but cut to fit the data")
             lo, hi, n_leaves = tree.lo.astype(np.int64), tree.hi.astype(np.int64), tree.n_leaves
             label_lo, label_hi = lo[own], hi[own]
         width = n_leaves + 1
@@ -239,14 +237,14 @@ class Nested:
         return cls(name, lo, hi, start, order, node_of, n_leaves, tree, position, attribute)
 
     def leaves(self, people: People) -> CodeArray:
-        """Return (n,) the leaf of each person's value; a value that the hierarchy does not have is beyond all."""
+        """Return (n,) the leaf of each person's value, one beyond all leaves for an unknown value."""
         if self.tree is None:
             return self.position[people.codes[:, self.attribute]].astype(np.int32)
         codes = self.tree.encode(people.table.column(self.name))
         return np.where(codes < 0, self.n_leaves, codes).astype(np.int32)
 
     def find_children(self, labels: AnyIntArray, people: People) -> IntArray:
-        """Return (n,) the child of each person's label that has the person's value, -1 if the label has no children."""
+        """Return (n,) the child of each label that covers the person's value, -1 if the label has no children."""
         parent, node_of = np.full(len(self.lo), -1), np.full(self.n_leaves + 1, -1)
         parent[self.child[self.start[0] :]] = np.repeat(np.arange(len(self.lo)), np.diff(self.start))
         for node, (begin, end) in enumerate(zip(self.lo.tolist(), self.hi.tolist(), strict=True)):
@@ -264,6 +262,22 @@ class Nested:
         return np.concatenate([[0.0], np.cumsum(np.maximum(np.cumsum(steps)[:-1], 0.0))])
 
 
+def build_known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonomy | None:
+    """Return the policy's taxonomy of an attribute for the values of all people; None without a policy."""
+    attribute = None if view.policy is None else view.policy.attributes.get(name)
+    if attribute is None:
+        return None
+    column = everybody.table.column(name)
+    codes, values = split_values(column)
+    values = values.take(pa.array(np.unique(codes[codes < len(values)])))  # others are unused entries of a dictionary
+    tree = (attribute.taxonomy or default_builder(values.type, values)).build(values)
+    if column.null_count:
+        tree = tree.with_missing()
+    if (tree.encode(values) < 0).any():
+        raise UsageError(f"column {name!r} has values outside the policy's taxonomy: it is not the release's policy")
+    return tree
+
+
 def find_covered_codes(view: ReleaseView, attribute: int) -> BoolArray:
     """Return (n_labels, n_codes) which codes of an attribute each label covers."""
     stated, code = view.labels[attribute], np.arange(int(view.widths[attribute]))
@@ -278,8 +292,8 @@ def find_covered_codes(view: ReleaseView, attribute: int) -> BoolArray:
 def _in_line(name: str, under: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
     """Put codes into an order in which every label is a range, and return the ranges and the place of each code.
 
-    Sorted by whether the widest label has them, then the next, codes of nested labels stand together. Of two labels
-    that overlap otherwise, one is torn.
+    Sorted by whether the widest label has them, then the next, the codes of nested labels are adjacent. If labels
+    overlap otherwise, one of them is split.
     """
     sizes = under.sum(axis=1)
     packed = np.packbits(under[np.argsort(-sizes, kind="stable")], axis=0)
@@ -295,7 +309,7 @@ def _in_line(name: str, under: BoolArray) -> tuple[IntArray, IntArray, IntArray]
 
 
 def _parents(lo: IntArray, hi: IntArray) -> IntArray:
-    """Return (n,) the narrowest range around each of nested ranges, wider ones first; -1 if there is none."""
+    """Return (n,) the smallest range around each of nested ranges, given in descending width; -1 if there is none."""
     parent = np.full(len(lo), -1, dtype=np.int64)
     above: list[int] = []
     for node, begin in enumerate(lo.tolist()):

@@ -1,4 +1,4 @@
-"""Risks beyond the average: of the people whom an adversary is surest about, and of the subgroup that fares worst."""
+"""Risks beyond the average: of the people about whom an adversary is surest, and of the worst subgroup."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from shoal.attacks.base import ALARMS, FEWEST, People, Subgroup, Tally, Trials
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 
-SHARE = 0.01  # of the targets, who are called the most exposed
-LEAST = 20  # people of whom a risk of some is stated
-OF_SOME = ALARMS / 2  # false alarms for the most exposed, and for any subgroup: with the average 6 of 1,000 runs
+SHARE = 0.01  # of the targets are the most exposed
+LEAST = 20  # people in the smallest group whose risk is stated
+OF_SOME = ALARMS / 2  # false alarms for the most exposed, and for any subgroup; with the average 6 of 1,000 runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """Of each of n people: whether the answer is right, how much the adversary believes in it, and their labels."""
+    """Of each of n people: whether the answer is right, how sure the adversary is, and the person's labels."""
 
     right: BoolArray
     belief: FloatArray  # only its order counts
     labels: CodeArray  # (n, n_known) the narrowest published label of each quasi value, -1 for none
-    blind: BoolArray | None = None  # whether the answer without the release is right
+    blind: BoolArray | None = None  # whether the guess without the release is right
 
     @property
     def surest(self) -> IntArray:
-        """All people, the one in whose answer the adversary believes most first."""
+        """All people, those about whom the adversary is surest first."""
         return np.argsort(-self.belief, kind="stable")
 
     def tally(self, rows: AnyIntArray) -> Tally:
         return Tally.of(self.right[rows])
 
     def compare(self, rows: AnyIntArray, others: Tally | None, alarms: float, like: Trials) -> Trials:
-        """Return the trials of some, beside those of *others*, with an interval that alarms falsely so often only."""
+        """Return the trials of some people, compared with *others*, at a false-alarm rate of *alarms*."""
         blindly = None if self.blind is None else Tally.of(self.blind[rows])
         return replace(like, success=self.tally(rows), control=others, baseline=blindly, alarms=alarms)
 
 
 def judge(name: str, view: ReleaseView, inside: Outcomes, outside: Outcomes | None, *, decides: bool = False) -> Trials:
-    """Return the trials of everybody, of the most exposed, and of the worst subgroup, where enough people are there.
+    """Return the trials of all people, of the most exposed, and of the worst subgroup, if each has enough people.
 
-    The control group, if there is one, is taken in the same order and by the same labels.
+    The control group, if there is one, is ordered and grouped in the same way.
     """
     people, n = inside.surest, len(inside.right)
     like = Trials(name, inside.tally(people), decides=decides)
@@ -59,7 +59,7 @@ def judge(name: str, view: ReleaseView, inside: Outcomes, outside: Outcomes | No
 def find_worst_subgroup(like: Trials, view: ReleaseView, inside: Outcomes, outside: Outcomes | None) -> Subgroup | None:
     """Return the published label whose people have the risk with the greatest lower bound, or None if all are rare.
 
-    Each interval is so wide that all of them together alarm falsely no more often than one would (Bonferroni).
+    The intervals are widened so that all of them together have the false-alarm rate of one (Bonferroni).
     """
     groups: list[tuple[int, int, IntArray, Tally | None]] = []
     for attribute, own in enumerate(inside.labels.T):
@@ -82,15 +82,15 @@ def find_worst_subgroup(like: Trials, view: ReleaseView, inside: Outcomes, outsi
 
 
 def find_labels(view: ReleaseView, people: People) -> CodeArray:
-    """Return (n, n_known) the narrowest published label that covers each quasi value, -1 where there is none."""
+    """Return (n, n_known) the narrowest published label that covers each quasi value, -1 if no label does."""
     columns = [find_narrowest(view, a, own) for a, own in enumerate(people.codes.T)]
     return np.stack([np.where(own < len(view.labels[a].low), own, -1) for a, own in enumerate(columns)], axis=1)
 
 
 def find_narrowest(view: ReleaseView, attribute: int, codes: CodeArray) -> CodeArray:
-    """Return (n,) the narrowest label that covers each code, or one beyond all labels."""
+    """Return (n,) the narrowest label that covers each code, or a number beyond all labels."""
     stated = view.labels[attribute]
-    label_of = np.full(int(view.widths[attribute]) + 1, len(stated.low), dtype=np.int32)  # unknown ones come last
+    label_of = np.full(int(view.widths[attribute]) + 1, len(stated.low), dtype=np.int32)  # the last is UNKNOWN
     span = stated.high - stated.low
     for widest in np.argsort(-span, kind="stable")[: np.count_nonzero(span > 1)].tolist():
         label_of[stated.low[widest] : stated.high[widest]] = widest

@@ -1,4 +1,4 @@
-"""Compiled loops of the attacks: which boxes or buckets cover a person, and how many people meet a predicate."""
+"""Compiled loops of the attacks: which boxes or buckets cover a person, and how many people satisfy a predicate."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from shoal.core.kernels import inline_kernel, kernel, place_of
 from shoal.linking.kernels import Boxes, BoxIndex, find_meeting
 
 _TIE = 1e-9
-_BESIDE = 1e-6  # the end of a range is not in it
+_OUTSIDE = 1e-6  # minimum distance of a number outside a range, because the end of a range is not in it
 
 
 @inline_kernel
 def _within(low: int, high: int, row: int, bits: KeyArray, code: int) -> bool:
-    """Whether a code lies in a range and, where the range has gaps, not in one of these."""
+    """Whether a code lies in a range and, if the range has gaps, in none of these."""
     if code < low or code >= high:
         return False
     return row < 0 or (bits[row, code >> 6] >> np.uint64(code & 63)) & np.uint64(1) == np.uint64(1)
 
 
 class Entries(NamedTuple):
-    """Of each pair of a box and a bucket, sensitive values with a weight, or a lift, each."""
+    """The sensitive values of each pair of a box and a bucket, with a weight each."""
 
     start: IntArray  # (n_pairs + 1,)
     value: IntArray
@@ -31,7 +31,7 @@ class Entries(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """Of each predicate a list of conditions: that the code in a column lies in a range, and in none of its gaps."""
+    """The conditions of each predicate: the code in a column lies in a range, and in none of its gaps."""
 
     start: IntArray  # (n_predicates + 1,)
     column: IntArray
@@ -41,11 +41,11 @@ class Conditions(NamedTuple):
 
 
 class Gower(NamedTuple):
-    """What Gower's distance of a person to boxes takes."""
+    """The parameters of Gower's distance between a person and boxes."""
 
     spans: FloatArray  # (n_spans, 2) from and below, as numbers; NaN for categories
     places: CodeArray  # (n_boxes, n_known) the span of each label
-    scales: FloatArray  # (n_known,) what counts as far in a number
+    scales: FloatArray  # (n_known,) the range of each number
     widths: CodeArray  # (n_known,) number of codes of each attribute
 
 
@@ -60,9 +60,10 @@ def measure_distances(
     step: int,
     found: FloatArray,
 ) -> float:
-    """Write down how far every so many-th box is from a query, and return the least: Gower's distance, summed.
+    """Fill in the distance of every *step*-th box from a query, Gower's, summed; return the minimum.
 
-    An attribute adds 0 if the box covers the value; else 1 or, of numbers, the gap by the attribute's scale.
+    An attribute adds 0 if the box covers the value; otherwise 1 or, for numbers, the gap divided by the attribute's
+    scale.
     """
     hulls, uneven, spans = boxes.hulls, boxes.uneven, gower.spans
     least = np.inf
@@ -76,7 +77,7 @@ def measure_distances(
                 continue
             own = gower.places[box, a]
             gap = max(spans[own, 0] - numbers[i, a], numbers[i, a] - spans[own, 1]) / gower.scales[a]
-            far += min(1.0, max(_BESIDE, gap)) if gap == gap else 1.0
+            far += min(1.0, max(_OUTSIDE, gap)) if gap == gap else 1.0
             if far > least + _TIE:
                 break
         found[box] = far
@@ -88,10 +89,10 @@ def measure_distances(
 def find_covering(
     queries: CodeArray, numbers: FloatArray, there: Boxes, index: BoxIndex, gower: Gower, step: int
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return of each query the boxes that cover it or, if none does, those nearest to it of every *step*-th box.
+    """Return the boxes that cover each query or, if none does, the nearest of every *step*-th box.
 
-    With a step of 0 none is near. They are given as start (n_queries + 1,) and boxes; last comes how far the nearest
-    one is, 0 if one covers the query, and infinity if none does and none is near.
+    With a step of 0, near boxes are not searched. The result is start (n_queries + 1,), the boxes, and the distance of
+    the nearest box: 0 if a box covers the query, infinity if none does and near boxes are not searched.
     """
     n = queries.shape[0]
     start = np.zeros(n + 1, dtype=np.int64)
@@ -126,14 +127,14 @@ def find_covering(
 def count_fulfilling(
     codes: CodeArray, order: CodeArray, leads: IntArray, asked: Conditions, bits: KeyArray, most: int
 ) -> IntArray:
-    """Return (n_predicates,) how many people have a record that fulfils each predicate, counted up to *most*.
+    """Return (n_predicates,) how many people have a record that satisfies each predicate, counted up to *most*.
 
-    ``codes`` is (n_columns + 1, n_records), in the last row whose record it is. The records that may fulfil predicate
-    p are ``order[leads[p, 0]:leads[p, 1]]``.
+    ``codes`` is (n_columns + 1, n_records); the last row is the person of each record. The records that may satisfy
+    predicate p are ``order[leads[p, 0]:leads[p, 1]]``.
     """
     n_predicates, person = len(asked.start) - 1, codes[-1]
     found = np.zeros(n_predicates, dtype=np.int64)
-    seen = np.empty(most, dtype=np.int32)  # people who fulfil it
+    seen = np.empty(most, dtype=np.int32)  # people who satisfy it
     for p in range(n_predicates):
         for place in range(leads[p, 0], leads[p, 1]):
             record = order[place]
@@ -153,26 +154,13 @@ def count_fulfilling(
 
 
 @kernel
-def rarest_part(values: CodeArray, t: int, value_first: IntArray, first: IntArray, own: IntArray) -> int:
-    """Fill in the numbers of a tuple's values; return the part whose value has fewest buckets, -1 if one has none."""
-    rarest = -1
-    for d in range(len(own)):
-        if values[d, t] < 0:
-            return -1
-        own[d] = value_first[d] + values[d, t]
-        if rarest < 0 or first[own[d] + 1] - first[own[d]] < first[own[rarest] + 1] - first[own[rarest]]:
-            rarest = d
-    return rarest
-
-
-@kernel
 def score_tuples(
     values: CodeArray, value_first: IntArray, first: IntArray, bucket: CodeArray, count: IntArray, sizes: IntArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return for each tuple its number of matching buckets, its matching degree and its expected copies.
 
-    ``values`` is (n_parts, n_tuples); values of all parts are numbered through from ``value_first``. A part's value of
-    -1 is one that no bucket shows.
+    ``values`` is (n_parts, n_tuples), -1 for a value that no bucket shows; values of all parts are numbered
+    consecutively from ``value_first``.
     """
     n_parts, n_tuples = values.shape
     matching = np.zeros(n_tuples, dtype=np.int64)
@@ -180,8 +168,12 @@ def score_tuples(
     copies = np.zeros(n_tuples)
     own = np.empty(n_parts, dtype=np.int64)
     for t in range(n_tuples):
-        rarest = rarest_part(values, t, value_first, first, own)
-        if rarest < 0:
+        own[:] = value_first + values[:, t]
+        rarest = 0  # the part whose value is in the smallest number of buckets
+        for d in range(n_parts):
+            if first[own[d] + 1] - first[own[d]] < first[own[rarest] + 1] - first[own[rarest]]:
+                rarest = d
+        if values[:, t].min() < 0:
             continue
         for entry in range(first[own[rarest]], first[own[rarest] + 1]):
             b = bucket[entry]

@@ -1,4 +1,4 @@
-"""membership: an adversary who knows all quasi values of a person decides whether the person is in the data."""
+"""membership: an adversary with all quasi values of a person decides whether the person is in the data."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ BY_BUCKETS = ("matching-buckets", "matching-degree", "expected-copies", "excess"
 BY_RECORDS = ("records", "excess", "nearness")
 POPULARITY = "popularity"
 OF_CONTROL = "others are people of the control table"
-FALSE_RATES = (0.01, 0.001)  # of others who are called members, at which true ones are counted
-OTHERS = 10  # for each target, by whom thresholds are found
+FALSE_RATES = (0.01, 0.001)  # false positive rates at which true positives are counted
+OTHERS = 10  # non-members for each target, who determine thresholds
 STEPS, RIDGE = 20, 1.0  # of fitting the likelihood ratio
 MOST_PROPOSALS = 4_000_000  # of fake tuples
-MOST_IN_VAIN = 400_000  # if none of them is fake
+MOST_IN_VAIN = 400_000  # proposals without a fake tuple
 _AT_ONCE = 20_000
 
 
 class MembershipAttack(Attack):
-    """Tells members from others by how the release matches them.
+    """Distinguishes members from others by how the release matches them.
 
-    Li, Li, Zhang and Molloy, section 5, for sliced releases: beside the number of matching buckets it tries the
-    matching degree, the expected copies, and these over what the frequencies of the values alone lead one to expect.
-    Of other releases it tries the number of records that cover somebody, that number over what the frequencies lead
-    one to expect, and how near the nearest record is. All scores together make a likelihood ratio, by which true
-    positives are counted at few false ones; the most exposed are those with the greatest ratio.
+    Li, Li, Zhang and Molloy, section 5, for sliced releases: the scores are the number of matching buckets, the
+    matching degree, the expected copies, and these divided by the number expected from the frequencies of the values
+    alone. For other releases they are the number of records that cover a person, that number divided by the number
+    expected from the frequencies, and the distance of the nearest record. All scores together make a likelihood ratio,
+    by which true positives are counted at low false positive rates; the most exposed are the people with the greatest
+    ratio.
     """
 
     name = "membership"
@@ -45,7 +46,7 @@ class MembershipAttack(Attack):
     of_insensitive = True
 
     def refuses(self, view: ReleaseView) -> str | None:  # noqa: ARG002
-        """Return None: somebody may be in any release."""
+        """Return None: any release has members."""
         return None
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
@@ -55,7 +56,7 @@ class MembershipAttack(Attack):
             contents = BucketContents(view.sizes.astype(np.int64), tuple(part.pairs for part in parts))
             drawn = [targets] if control is None else self._draw(targets, control, rng)
             people, *others = (np.stack([view.find_classes(part, each) for part in parts]) for each in drawn)
-            known = None if control is None else Known(view, *drawn)
+            known = None if control is None else Groups(view, *drawn)
             trials = attack_tuples(contents, people, others[0] if others else None, self.n_targets, rng, known)
         elif control is None:
             raise UsageError(
@@ -65,21 +66,21 @@ class MembershipAttack(Attack):
             members, strangers = self._draw(targets, control, rng)
             counts = count_values(view)
             inside, outside = (_matches(view, people, counts) for people in (members, strangers))
-            trials = decide(inside, outside, BY_RECORDS, rng, Known(view, members, strangers))
+            trials = decide(inside, outside, BY_RECORDS, rng, Groups(view, members, strangers))
             trials = replace(trials, notes=(OF_CONTROL, *trials.notes))
         notes = list(trials.notes)
         if control is None:
             notes.append(NO_CONTROL)
         if view.manifest.withheld:
-            notes.append("members are drawn from all records of the source, those that were withheld included")
+            notes.append("members are drawn from all records of the source, including withheld ones")
         return replace(trials, notes=tuple(notes))
 
     def _draw(self, targets: People, control: People, rng: np.random.Generator) -> list[People]:
         return [targets.draw(self.n_targets, rng), control.draw(OTHERS * self.n_targets, rng)]
 
 
-class Known(NamedTuple):
-    """The people who are asked about, by whose published labels there are subgroups."""
+class Groups(NamedTuple):
+    """The members and the others, whose published labels define subgroups."""
 
     view: ReleaseView
     members: People
@@ -88,7 +89,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketContents:
-    """A sliced table as an adversary sees it who asks which buckets match a tuple: no linkage between parts.
+    """A sliced table, for an adversary who counts the buckets that match a tuple; parts are not linked.
 
     Li, Li, Zhang and Molloy, Definition 5: a bucket matches a tuple iff it shows the tuple's value of every part.
 
@@ -114,7 +115,7 @@ class BucketContents:
     ) -> BucketContents:
         """Build from rows: the bucket of each, its value of each part and, if rows are many records, how many.
 
-        Each part's values may stand in an order of their own within a bucket.
+        Each part's values may be in a different order within a bucket.
         """
         weights = np.ones(len(bucket), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
         buckets, n_buckets = bucket.astype(np.int32), int(bucket.max(initial=-1)) + 1
@@ -124,14 +125,14 @@ class BucketContents:
 
     def score(self, codes: CodeArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return for each tuple its number of matching buckets, its matching degree and its expected copies."""
-        # Values of all parts are numbered through: those of the j-th part from value_first[j] on.
+        # Values of all parts are numbered consecutively: the j-th part begins at value_first[j].
         value_first = np.cumsum([0, *(len(part.start) - 1 for part in self.parts)])[:-1].astype(np.int64)
         first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.start) for part in self.parts]))])
         bucket, count = (np.concatenate([part[column] for part in self.parts]) for column in (1, 2))
         return score_tuples(codes, value_first, first.astype(np.int64), bucket, count, self.sizes)
 
     def mark_unknown(self, tuples: AnyIntArray) -> CodeArray:
-        """Return (n_parts, n_tuples) the same values, but -1 for those that no bucket can show."""
+        """Return (n_parts, n_tuples) the same values, but -1 for values that no bucket can show."""
         n_values = np.array([len(part.start) - 1 for part in self.parts])[:, np.newaxis]
         return np.where((tuples >= 0) & (tuples < n_values), tuples, -1).astype(np.int32)
 
@@ -145,9 +146,9 @@ class BucketContents:
 class Scores:
     """How strongly the table suggests each tuple.
 
-    The matching degree is the sum over buckets of f(t,B), the product of the shares of the tuple's values in the
-    bucket (Li et al., section 4.1). A bucket has f(t,B) |B| copies of it on average over all ways to link the parts.
-    The popularity is the number of copies if all buckets were one, which the published values tell under any grouping.
+    The matching degree is the sum over buckets of f(t,B), the product of the shares of the tuple's values in the bucket
+    (Li et al., section 4.1). Over all ways to link the parts, a bucket has f(t,B) |B| copies of the tuple on average.
+    The popularity is the number of copies if all buckets were one, which any grouping of the published values reveals.
     """
 
     matching_buckets: IntArray  # (n_tuples,)
@@ -157,7 +158,7 @@ class Scores:
 
     @property
     def excess(self) -> FloatArray:
-        """Expected copies over popularity: what the grouping adds; 0 for a tuple that matches nowhere."""
+        """Expected copies divided by popularity: the effect of the grouping; 0 for a tuple that matches nowhere."""
         known = self.popularity > 0
         return np.divide(self.expected_copies, self.popularity, out=np.zeros(len(known)), where=known)
 
@@ -182,9 +183,9 @@ class Scores:
 def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.random.Generator) -> CodeArray:
     """Return (n_parts, at most n) fake tuples, independent of each other and uniform over all distinct ones.
 
-    ``originals`` is (n_parts, n_tuples). A bucket is drawn in proportion to the tuples that it forms and one of
-    these evenly; a tuple that m buckets form comes up m times as often, so it is kept with probability 1/m. There are
-    fewer than n, or none, where fakes are so rare that they do not come up in time.
+    ``originals`` is (n_parts, n_tuples). A bucket is drawn in proportion to the tuples that it forms, and one of these
+    uniformly; a tuple that m buckets form is drawn m times as often, so it is kept with probability 1/m. There are
+    fewer than n, or none, if fakes are too rare to be found in time.
     """
     shown = np.log(contents.n_shown()).sum(axis=0)
     chance = np.exp(shown - shown.max())
@@ -216,11 +217,11 @@ def attack_tuples(
     others: CodeArray | None,
     n_targets: int,
     rng: np.random.Generator,
-    known: Known | None = None,
+    known: Groups | None = None,
 ) -> Trials:
-    """Attack, given the values of the people in each part, (n_parts, n_people), and of others who are not in the data.
+    """Attack, given the values in each part of people, (n_parts, n_people), and of others who are not in the data.
 
-    Without others, they are fake tuples, all equally likely. Who is *known* was drawn before.
+    By default, the others are fake tuples, all equally likely. The *known* people, if given, were drawn before.
     """
     members = people if known is not None else people[:, rng.permutation(people.shape[1])[:n_targets]]
     if others is None:
@@ -229,13 +230,13 @@ def attack_tuples(
         note = f"others are {strangers.shape[1]:,} fake tuples, drawn evenly from all distinct ones"
         if strangers.shape[1] < FEWEST:
             raise UsageError(
-                "there are hardly any fake tuples: anybody who matches a bucket is in the data; give a control table "
-                "to measure how often people who are not in it match none"
+                "there are almost no fake tuples, so any person who matches a bucket is in the data; give a control "
+                "table to measure how often other people match none"
             )
     else:
         strangers, note = others, OF_CONTROL
     if min(members.shape[1], strangers.shape[1]) < FEWEST:
-        raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
+        raise UsageError(f"fewer than {FEWEST} people are too few for an attack; give larger tables")
     inside, outside = (
         {name: getattr(scores, name.replace("-", "_")).astype(np.float64) for name in (*BY_BUCKETS, POPULARITY)}
         for scores in (Scores.of(contents, members), Scores.of(contents, strangers))
@@ -249,12 +250,12 @@ def decide(
     outside: Mapping[str, FloatArray],
     counting: Sequence[str],
     rng: np.random.Generator,
-    known: Known | None = None,
+    known: Groups | None = None,
 ) -> Trials:
-    """Tell members from others by their scores.
+    """Distinguish members from others by their scores.
 
-    Each score's rule is chosen on one half of the targets and counted on the other half, and so is the score that
-    counts, which is one of *counting*.
+    Each score's rule is chosen on one half of the targets and counted on the other half; so is the score that counts,
+    which is one of *counting*.
     """
     n_inside, n_outside = (len(next(iter(scores.values()))) for scores in (inside, outside))
     learned_in, tested_in = _halves(n_inside, rng)
@@ -271,7 +272,7 @@ def decide(
     true = {f"{rate:g}": count_true(yes[tested_in], no[learned_out], no[tested_out], rate) for rate in FALSE_RATES}
     notes = [f"decided by {chosen}"]
     notes += [
-        f"at {rate} false positives nothing is stated: {1 / float(rate):,.0f} others are needed to find the threshold"
+        f"a false positive rate of {rate} needs {1 / float(rate):,.0f} others, so true positives are not stated for it"
         for rate, trials in true.items()
         if trials is None
     ]
@@ -297,9 +298,9 @@ def decide(
 def fit_ratios(
     inside: Mapping[str, FloatArray], outside: Mapping[str, FloatArray], learned_in: IntArray, learned_out: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return how much likelier the scores of each member, and of each other, are for members: logarithms of ratios.
+    """Return the logarithms of the likelihood ratios of each member, and of each other, given their scores.
 
-    A logistic regression on the logarithms of all scores and on which of them are 0, fitted on some of both.
+    A logistic regression on the logarithms of all scores, and on which of them are 0, is fitted on some of both.
     """
     scores = [np.concatenate([inside[name], outside[name]]) for name in inside]
     read = [column for own in scores for column in (np.sign(own) * np.log1p(np.abs(own)), own == 0)]
@@ -320,7 +321,7 @@ def fit_ratios(
 
 
 def count_true(members: FloatArray, learned: FloatArray, others: FloatArray, rate: float) -> Trials | None:
-    """Count members and others above a threshold that a share of the *learned* exceed; None if that is nobody."""
+    """Count members and others above the threshold that a share of the *learned* exceeds; None for too few of these."""
     n = int(rate * len(learned) + 1e-9)
     if n < 1:
         return None
@@ -330,19 +331,19 @@ def count_true(members: FloatArray, learned: FloatArray, others: FloatArray, rat
 
 
 def find_most_exposed(members: FloatArray, others: FloatArray, rng: np.random.Generator) -> Trials | None:
-    """Count how many of those with the greatest ratios are members, of as many members as others: without, a half."""
+    """Count the members among people with the greatest ratios, of equally many members and others."""
     n = min(len(members), len(others))
     most = max(LEAST, round(SHARE * 2 * n))
     if 2 * n <= most:
         return None
-    order = rng.permutation(2 * n)  # among equals none comes first
+    order = rng.permutation(2 * n)  # breaks ties at random
     ratio = np.concatenate([members[:n], others[:n]])[order]
     surest = order[np.argsort(-ratio, kind="stable")[:most]]
     return Trials(MembershipAttack.name, Tally.of(surest < n), baseline=Tally(n, 2 * n), alarms=OF_SOME)
 
 
 def count_values(view: ReleaseView) -> list[FloatArray]:
-    """Return of each known attribute how many records may have each code, and at the end all: it is ``UNKNOWN``."""
+    """Return for each known attribute how many records may have each code; the last, for ``UNKNOWN``, is all."""
     records, found = view.read_records(), []
     for a, (stated, together) in enumerate(zip(view.labels, view.together, strict=True)):
         rows = np.bincount(next(own[:, a] for own in records if own[0, a] >= 0), minlength=len(stated.low))
@@ -357,7 +358,7 @@ def count_values(view: ReleaseView) -> list[FloatArray]:
 
 
 def _in_buckets(view: ReleaseView) -> bool:
-    """Whether buckets show values as they were in the source, each attribute in one part."""
+    """Whether buckets show the source's values, each attribute in one part."""
     if view.treatments.of_quasi:
         return False
     names = [name for part in view.manifest.parts for name in part]
@@ -376,7 +377,7 @@ def _matches(view: ReleaseView, people: People, counts: Sequence[FloatArray]) ->
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Calls somebody a member if the score is at least, or at most, a threshold."""
+    """Calls a person a member if the score is at least, or at most, a threshold."""
 
     threshold: float
     above: bool
@@ -386,7 +387,7 @@ class Rule:
 
     @classmethod
     def learn(cls, members: FloatArray, others: FloatArray) -> tuple[Rule, float]:
-        """Return the rule that tells these members from these others best, and its advantage on them.
+        """Return the rule that best distinguishes these members from these others, and its advantage on them.
 
         >>> Rule.learn(np.array([3.0, 4.0, 5.0, 1.0]), np.array([0.0, 1.0, 1.0]))
         (Rule(threshold=3.0, above=True), 0.75)

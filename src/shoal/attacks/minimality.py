@@ -1,4 +1,4 @@
-"""minimality: that a class was not made smaller tells something about who has which value in it."""
+"""minimality: because the method did not make a class smaller, some values are likelier in it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.attacks.base import TREATED, People
-from shoal.attacks.downcoding import Nested
+from shoal.attacks.downcoding import Nested, build_known_tree
 from shoal.attacks.parts import Secret
 from shoal.attacks.sensitive import Beliefs, LearnedAttack, not_their_own
-from shoal.attacks.view import ReleaseView, build_known_tree, encode_together
+from shoal.attacks.view import ReleaseView, encode_together
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows
@@ -20,25 +20,25 @@ from shoal.models.base import ClassHistograms, PrivacyModel, TableModel, Whole
 from shoal.plan.reader import Refused, dominate, explain
 from shoal.release.sliced.table import number_rows
 
-DRAWS = 200  # of who has which value in each class
-PRIOR = 4.0  # draws that a class's own shares count for
-STEPWISE = ("mondrian", "sweep", "local-suppression")  # methods that make every finer class that holds
-MOST_SETS = 400  # of refused groups, that are explained for the people asked about
+DRAWS = 200  # random assignments of values to the people of each class
+PRIOR = 4.0  # weight of a class's own shares, in draws
+STEPWISE = ("mondrian", "sweep", "local-suppression")  # methods that make every finer class that satisfies the models
+MOST_SETS = 400  # of refused groups that are explained
 
 
 class MinimalityAttack(LearnedAttack):
-    """Believes of all ways to deal a class's values to its people only those in which no smaller class was allowed.
+    """Considers only those assignments of a class's values to its people in which no smaller class was allowed.
 
-    Wong, Fu, Wang and Pei, "Minimality attack in privacy preserving data publishing" (VLDB 2007). The adversary knows
-    the quasi values of everybody in the data, the method, and what it promises. Incognito takes the best levels: with
-    one attribute a level lower, classes with more records than may be withheld break the promise. Ways are drawn at
-    random and counted. Of the other methods, the transparent reader explains groups that are not a class: Mondrian
-    would have cut a class into the children of a label had all of them satisfied the models, the sweep would have
-    published any finer label with enough people, and local suppression any combination of values. People whom no
-    class covers were withheld, because together they fail.
+    Wong, Fu, Wang and Pei, "Minimality attack in privacy preserving data publishing" (VLDB 2007). The adversary has the
+    quasi values of all people in the data, and information about the method and its guarantees. Incognito chooses the
+    best levels: with one attribute a level lower, classes with more records than may be withheld violate the guarantee.
+    The attack draws assignments at random and counts them. For the other methods, the transparent reader explains
+    groups that are not a class: Mondrian would have cut a class into the children of a label if all of them satisfied
+    the models, the sweep would have published any finer label with enough people, and local suppression any combination
+    of values. People whom no class covers were withheld because together they violate the models.
 
-    It applies if the promise is about how often sensitive values occur in a class, whichever they are: l-diversity of
-    any kind. The levels below a published one are known if the policy is.
+    The attack applies if the guarantee limits how often sensitive values occur in a class, as l-diversity of any kind
+    does. The levels below a published one are known if the policy is given.
     """
 
     name = "minimality"
@@ -46,14 +46,12 @@ class MinimalityAttack(LearnedAttack):
     of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: the method must stop at the smallest classes, for the sake of sensitive values."""
+        """Return why not: the method must stop at the smallest classes that the sensitive values allow."""
         reason = super().refuses(view)
         if reason is not None:
             return reason
         if any(view.manifest.attributes[name].boxed for name in view.secrets):
-            return (
-                "sensitive values are published under labels, so their counts are not known; decoding tries its labels"
-            )
+            return "sensitive values are published under labels, so their counts are not known; see the attack decoding"
         method, chosen = view.manifest.method, view.manifest.method_parameters
         stops = method in STEPWISE or (method == "incognito" and not chosen.get("recode"))
         if not stops and not view.manifest.withheld:
@@ -61,22 +59,22 @@ class MinimalityAttack(LearnedAttack):
         if view.treatments.of_quasi:
             return TREATED
         if view.manifest.sample is not None:
-            return "who of the source was drawn into the sample is not known, and so not who is in which class"
+            return "the release is a sample, so the people of each class are not known"
         if len(view.secrets) > 1:
-            return "there are several sensitive attributes, and which of them forbade smaller classes is not known"
+            return "any of several sensitive attributes may have prevented smaller classes"
         models = view.form.list_models()
         if any(isinstance(model, TableModel) for model in models):
-            return "a promise is about all classes together, so which smaller ones it forbade is not known"
+            return "a guarantee is about all classes together, so it does not show which smaller ones it prevented"
         if any(model.sees == "population" or model.knows_values or len(model.attributes) > 1 for model in models):
-            return "what the release promises looks beyond how often values occur in a class"
+            return "a guarantee considers more than how often values occur in a class"
         if not any(model.sees == "values" for model in models):
-            return "the promise is about the sizes of classes only, so smaller ones were not refused for their values"
+            return "the guarantee is about the sizes of classes only, so values did not prevent smaller ones"
         return not_their_own(view)
 
     def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
         """Explain why classes were not made smaller, and why records were withheld."""
         if secret.edges is not None:
-            raise UsageError("sensitive values were put into groups, so it is not known how often each occurs")
+            raise UsageError("sensitive values were put into groups, so their frequencies are not known")
         models, withheld = view.form.list_models(), len(everybody) - view.n_rows
         if view.manifest.method == "incognito" and not view.manifest.withheld:
             return self._learn_levels(view, secret, everybody, models, rng)
@@ -104,7 +102,7 @@ class MinimalityAttack(LearnedAttack):
         models: Sequence[PrivacyModel],
         rng: np.random.Generator,
     ) -> Beliefs:
-        """Draw ways to deal each class's values, and keep those that explain why no level is lower."""
+        """Draw assignments of each class's values, and count the ones that explain why no level is lower."""
         members = Members.of(view, secret, everybody)
         whole = Whole.of(np.bincount(members.values, minlength=len(secret.values)))
         lower = _lower_levels(view, everybody, members.class_of)
@@ -128,10 +126,10 @@ def explain_refused(
     found: FloatArray,
     rng: np.random.Generator,
 ) -> None:
-    """Write what is believed of the second of two *groups* of people, in whose classes finer groups were refused.
+    """Fill in the beliefs about the second of two *groups* of people, in whose classes finer groups were refused.
 
-    The first group is everybody in the data, by whom finer groups are counted. ``found`` is (n, n_values). People in
-    several refused groups are believed to have what the group that says most says.
+    The first group is all people in the data, whom finer groups count. ``found`` is (n, n_values). For people in
+    several refused groups the most informative one decides.
     """
     part, method = view.parts[0], view.manifest.method
     class_of = [view.find_classes(part, people) for people in groups]
@@ -166,7 +164,7 @@ def explain_refused(
             continue
         classes, place = np.unique(owner[chosen], return_inverse=True)
         counts = np.rint(secret.count_in_classes(part, classes)).astype(np.int64)
-        posterior = np.zeros((len(rows) + 1, found.shape[1]))  # the last is of people in no refused group
+        posterior = np.zeros((len(rows) + 1, found.shape[1]))  # the last row is for people in no refused group
         number = np.unique(sets[chosen], return_inverse=True)[1]
         posterior[chosen] = explain(counts, Refused(sizes[chosen], place, number), models, whole, rng)
         said = posterior[own]
@@ -176,7 +174,7 @@ def explain_refused(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """Everybody in the data by class, and kinds of people of a class who have the same quasi values."""
+    """All people in the data by class, and kinds of people of a class who have the same quasi values."""
 
     everybody: People
     class_of: AnyIntArray  # (n,)
@@ -187,18 +185,18 @@ class Members:
 
     @classmethod
     def of(cls, view: ReleaseView, secret: Secret, everybody: People) -> Members:
-        """Find everybody's class, which must have as many people as records."""
+        """Find each person's class; every class must have as many people as records."""
         part = view.parts[0]
         class_of = view.find_classes(part, everybody)
         if (class_of < 0).any() or (np.bincount(class_of, minlength=len(part.records)) != part.records).any():
-            raise UsageError("the people of the source are not those of the classes: the release is not of this table")
+            raise UsageError("the people of the source do not fit the classes: the release is not of this table")
         values = [encode_together([everybody.table.column(name)]) for name in view.known]
         kind, first = number_rows([class_of, *values], len(everybody))
         dealt = np.repeat(secret.entries.value, np.rint(secret.entries.weight).astype(np.int64))
         return cls(everybody, class_of, kind, class_of[first], dealt, np.argsort(class_of, kind="stable"))
 
     def kinds(self, view: ReleaseView, people: People) -> AnyIntArray:
-        """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""
+        """Return (n,) the kind of each person, -1 for people unlike anyone in the data."""
         n, tables = len(self.kind), (self.everybody.table, people.table)
         codes = [encode_together([table.column(name) for table in tables]) for name in view.known]
         row = find_rows([column[:n] for column in codes], [column[n:] for column in codes])
@@ -207,12 +205,12 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowerLevels:
-    """Smaller classes that the method did not allow, in sets of which each would have been made as a whole."""
+    """Smaller classes that the method did not allow, in sets; the method would have made each set as a whole."""
 
     person: IntArray  # (m,) people of the smaller classes, set by set
     group: IntArray  # (m,) their smaller class
     owner: IntArray  # (n_groups,) the set of each smaller class
-    budget: int  # records of classes that break the promise which could have been withheld
+    budget: int  # records that could have been withheld
 
 
 def _draw_explaining(
@@ -223,9 +221,9 @@ def _draw_explaining(
     n_values: int,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, int]:
-    """Return (n_kinds, n_values) how many people of a kind had a value in draws that explain, and how many did so.
+    """Return (n_kinds, n_values) how often a person of a kind had a value in the draws that explain, and their number.
 
-    A draw explains why nothing finer was published if no set of smaller classes would have been allowed.
+    A draw explains the release if it would have allowed no set of smaller classes.
     """
     n, n_groups = len(members.kind), len(refused.owner)
     n_kinds = len(members.class_of_kind)
@@ -267,6 +265,6 @@ def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -
         owner.append(np.full(len(first), len(owner)))
         taken += len(first)
     if not owner:
-        raise UsageError("nothing tells what lies below the published levels; give the policy")
+        raise UsageError("the levels below the published ones are not known; give the policy")
     budget = 0 if view.policy is None else int(view.policy.max_withheld * len(everybody))
     return LowerLevels(np.concatenate(person), np.concatenate(group), np.concatenate(owner), budget)

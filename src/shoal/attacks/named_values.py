@@ -1,4 +1,4 @@
-"""named-values: a label that lists the values which occur gives away that their only holders are in the data."""
+"""named-values: a label that lists the occurring values reveals that the only holder of a value is in the data."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NO_HOLDERS = "no label lists a value that only one person has"
 
 
 class NamedValuesAttack(Attack):
-    """Calls people members if a public label lists a value that only they have, and no published row shows it.
+    """Calls people members if a public label lists a value that only they have and that no published row shows.
 
-    Asked about are people of the source and of the control group who alone have some value, in either table, that no
-    row shows by itself. Labels that list the policy's values name those of both groups alike; labels that list the
-    values that occur name those of the source only.
+    The attack asks about people of the source and of the control group who are the only ones with some value, in either
+    table, that no row shows. Labels that list the policy's values name people of both groups alike; labels that list
+    the occurring values name people of the source only.
     """
 
     name = "named-values"
@@ -28,11 +28,11 @@ class NamedValuesAttack(Attack):
     bears_on = "membership"
 
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: some label must list several values."""
+        """Return why not: at least one label must list several values."""
         return None if any(_list_named(view, name) for name in view.manifest.attributes) else NO_HOLDERS
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:  # noqa: ARG002
-        """Look up the only holders of values among both groups."""
+        """Look up the only holders of values in both groups."""
         if control is None:
             raise UsageError("presence can only be tested against people who are not in the data: give a control table")
         n, tables = len(targets), (targets.table, control.table)
@@ -50,13 +50,13 @@ class NamedValuesAttack(Attack):
 
 
 def _list_shown(view: ReleaseView, name: str) -> set[str]:
-    """Return the values of a column that some published row shows by themselves."""
+    """Return the values of a column that a published row shows by themselves."""
     texts, labels = view.rows.column(name).unique().to_pylist(), view.manifest.attributes[name].covers
     return {value for text in texts if len(values := labels.get(text, {}).get("values", ())) == 1 for value in values}
 
 
 def _list_named(view: ReleaseView, name: str) -> list[str]:
-    """Return the values that labels of a column list beside others, and that no row shows."""
+    """Return the values that labels of a column list together with others and that no row shows."""
     covers = view.manifest.attributes[name].covers.values()
     listed = {value for cover in covers if len(cover.get("values", ())) > 1 for value in cover["values"]}
     return sorted(listed - _list_shown(view, name)) if name in view.rows.column_names else []
@@ -65,7 +65,7 @@ def _list_named(view: ReleaseView, name: str) -> list[str]:
 def _find_holders(
     view: ReleaseView, name: str, listed: list[str], tables: tuple[pa.Table, pa.Table]
 ) -> tuple[BoolArray, BoolArray]:
-    """Return (n,) who of two tables alone has a value that no row shows, and whose value is listed."""
+    """Return (n,) who is the only holder, in both tables, of a value that no row shows, and whose value is listed."""
     columns = [table.column(name) for table in tables]
     codes = encode_together(columns)
     texts = pa.chunked_array([chunk for column in columns for chunk in column.cast(pa.string()).chunks], pa.string())

@@ -1,4 +1,4 @@
-"""A release as boxes over the quasi attributes, and the sensitive attributes by the box and bucket of their entries."""
+"""A release as boxes over the quasi attributes, and the sensitive values of the entries in each box and bucket."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from shoal.attacks.kernels import Entries
 from shoal.attacks.treatments import Treatments
+from shoal.columns.base import Trace
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import Pairs, count_pairs, gather_entries
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, grow_tree
@@ -23,9 +24,9 @@ from shoal.release.published import PublishedRelease, encode_column, read_column
 from shoal.release.release import CLASS
 from shoal.release.sliced.table import number_rows
 
-MOST_VALUES = 50  # numbers with more distinct values are guessed by ranges
+MOST_VALUES = 50  # columns of numbers with more distinct values are guessed in ranges
 N_RANGES = 20
-BLURS = 4.0  # ranges are at least so many times as wide as noise, which would else decide which range it is
+BLURS = 4.0  # minimal width of a range as a multiple of the noise, which would otherwise choose the range
 
 
 def rows_of(start: IntArray) -> IntArray:
@@ -39,30 +40,30 @@ def rows_of(start: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
-    """The published texts of one attribute: which codes, and which numbers, each of them covers."""
+    """The published texts of one attribute: the codes and the numbers that each of them covers."""
 
     number: Mapping[str | None, int]  # text -> label
     low: IntArray  # (n_labels,) code from
     high: IntArray  # (n_labels,) and below
-    gaps: IntArray  # (n_labels,) row of the space's bits, -1 if there are no gaps
+    gaps: IntArray  # (n_labels,) row of the space's bits, -1 without gaps
     spans: FloatArray  # (n_labels, 2) numbers from and below; NaN for categories
     width: int  # number of codes of the attribute
 
     @property
     def tells(self) -> BoolArray:
-        """(n_labels,) which of them say anything: one that covers everything does not."""
+        """(n_labels,) whether a label excludes any value."""
         return np.asarray(self.high - self.low < self.width)
 
     @property
     def middles(self) -> FloatArray:
-        """(n_labels,) the middle of what each covers; NaN for categories and labels without ends."""
+        """(n_labels,) the middle of the numbers that each covers; NaN for categories and labels without ends."""
         ends = np.where(np.isfinite(self.spans), self.spans, np.nan)
         return np.asarray((ends[:, 0] + ends[:, 1]) / 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewPart:
-    """Published columns whose values belong together; an attribute of another part is unknown here."""
+    """Published columns whose values are linked; the attributes of other parts are unknown here."""
 
     known: BoolArray  # (n_known,) which of the quasi attributes it has
     boxes: Boxes
@@ -88,10 +89,10 @@ def read_parts(
     agreed: tuple[Linkable, CodeArray] | None = None,
     reach: Mapping[str, float] | None = None,
 ) -> tuple[Space, tuple[ViewPart, ...], tuple[Labels, ...]]:
-    """Read parts, given each one's distinct rows and which of them every published row has.
+    """Read parts, given the distinct rows of each, and which of them every published row has.
 
-    Of a release by a plan, *agreed* has the plan's boxes and (n_rows,) the class of each row. A published number of an
-    attribute in *reach* stands for all that are less than so far from it.
+    For a release by a plan, *agreed* has the plan's boxes and (n_rows,) the class of each row. A published number of an
+    attribute in *reach* covers all numbers within this distance.
     """
     quasi = {name: attribute for name, attribute in attributes.items() if attribute.role == "quasi"}
     columns = [
@@ -99,7 +100,7 @@ def read_parts(
         for table, _ in contents
     ]
     near = reach or {}
-    columns = [[(_around(one, near[one.name]) if one.name in near else one, at) for one, at in own] for own in columns]
+    columns = [[(_widen(one, near[one.name]) if one.name in near else one, at) for one, at in own] for own in columns]
     linkables, numbers = [], []
     for (table, _), own in zip(contents, columns, strict=True):
         number, first = number_rows([codes for _, codes in own], table.num_rows)
@@ -126,8 +127,8 @@ def read_agreed_boxes(release: PublishedRelease, table: pa.Table) -> tuple[Linka
     return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
 
 
-def _around(column: LabelColumn, reach: float) -> LabelColumn:
-    """Return a column of numbers each of which stands for all that are near it."""
+def _widen(column: LabelColumn, reach: float) -> LabelColumn:
+    """Return a column of numbers each of which covers all numbers within *reach*."""
     values = [(place, cover["values"][0]) for place, cover in enumerate(column.covers) if "values" in cover]
     numbers = read_numbers([text for _, text in values], column.kind)
     covers = list(column.covers)
@@ -137,7 +138,7 @@ def _around(column: LabelColumn, reach: float) -> LabelColumn:
 
 
 def _boxes(columns: Sequence[LabelColumn], labels: CodeArray) -> Linkable:
-    """Return boxes as linking takes them, without counts."""
+    """Return boxes in the form that linking uses, without counts."""
     none = np.empty(0, dtype=np.int64)
     return Linkable(
         name="the release",
@@ -175,7 +176,7 @@ def _part(
 
 
 def _labels(space: Space, name: str, columns: Sequence[Sequence[Any]], linkables: Sequence[Linkable]) -> Labels:
-    """Return the labels of an attribute in the first part that has it: those come first in the attribute's covers."""
+    """Return the labels of an attribute in the first part that has it; they come first in the attribute's covers."""
     a = space.attributes.index(name)
     found = ((part, side) for part, own in enumerate(columns) for side, each in enumerate(own) if each[0].name == name)
     part, side = next(found)
@@ -195,7 +196,7 @@ def _labels(space: Space, name: str, columns: Sequence[Sequence[Any]], linkables
 
 
 def scales_of(parts: Sequence[ViewPart]) -> FloatArray:
-    """Return (n_known,) how far apart the numbers of each attribute are at most, NaN for categories."""
+    """Return (n_known,) the difference of the largest and the smallest number of each attribute, NaN for categories."""
     found = []
     for a in range(len(parts[0].known)):
         ends = np.concatenate([part.spans[np.unique(part.places[:, a])] for part in parts])
@@ -206,11 +207,11 @@ def scales_of(parts: Sequence[ViewPart]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Secret:
-    """The published entries of one sensitive attribute, by the box and the bucket in which they stand.
+    """The published entries of one sensitive attribute, by their box and bucket.
 
     A generalized entry is spread evenly over the values below its label: Tian and Zhang's induced frequency. Numbers
-    with many values are put into ranges of about equally many published records; where labels are ranges of numbers
-    or days themselves, as a synthetic table's are, what is guessed is a label.
+    with many values are put into ranges with about the same number of published records. If labels are themselves
+    ranges of numbers or days, as in a synthetic table, the attacks guess a label.
     """
 
     name: str
@@ -218,12 +219,12 @@ class Secret:
     values: tuple[str | None, ...]
     edges: FloatArray | None  # (n_values - 1,) where one range ends and the next begins
     marginal: FloatArray  # (n_values,) shares of all published entries
-    entries: Entries  # of each pair of box and bucket, weighed by records
-    changed: bool = False  # whether its numbers were changed
-    moved: float = 0.0  # share of the values that stand in another row than their own
-    within: tuple[str, ...] = ()  # columns whose groups kept their values when these were moved
-    kind: str = "category"
-    format: str | None = None  # of days
+    entries: Entries  # of each pair of box and bucket, weighted by records
+    changed: bool  # whether a technique changed its numbers
+    moved: float  # share of the values that are in another person's row
+    within: tuple[str, ...]  # columns within whose groups values were moved
+    kind: str
+    format: str | None  # of days
 
     @classmethod
     def of(
@@ -236,36 +237,33 @@ class Secret:
         treatments: Treatments,
         like: Secret | None = None,
     ) -> Secret:
-        """Count a column of which row r has the value ``column[place[r]]``, given the pairs of its part's rows.
+        """Count a column in which row r has the value ``column[place[r]]``, given the pairs of its part's rows.
 
-        Numbers are put into the ranges of another release's, if there are any.
+        Numbers are put into the ranges of the secret *like*, if it has ranges.
         """
-        name, (codes, texts) = attribute.name, encode_column(column)
+        name, trace, (codes, texts) = attribute.name, treatments.trace(attribute.name), encode_column(column)
         spans = None
-        if any("from" in cover for cover in attribute.covers.values()):  # else labels list their values
+        if any("from" in cover for cover in attribute.covers.values()):  # other labels list their values
             spans = LabelColumn.of(attribute, texts, "the release").spans
-        ranges = like is not None and like.edges is not None and (spans is not None or not attribute.boxed)
-        changed = treatments.trace(name).numbers
-        if like is not None and ranges:
-            edges = like.edges
+        if like is not None and like.edges is not None and (spans is not None or not attribute.boxed):
+            edges: FloatArray | None = like.edges
         elif spans is not None:
             edges = _label_edges(codes[place], spans)
         else:
-            edges = _edges(codes[place], texts, attribute, changed=changed)
-            edges = None if edges is None else _apart(edges, BLURS * treatments.trace(name).blur)
+            edges = _edges(codes[place], texts, attribute, trace)
         if edges is None:
             candidates = Candidates.of(texts, attribute.labels, "the release")
         else:
-            spans = _spans_of_values(texts, attribute.kind, attribute.format) if spans is None else spans
+            if spans is None:
+                spans = np.stack([read_numbers(texts, attribute.kind, attribute.format)] * 2, axis=1)
             candidates = _in_ranges(spans, edges)
-        n_pairs, n_texts = len(pairs.second), len(texts)
+        n_pairs, n_values = len(pairs.second), len(candidates.values)
         row = np.ones(len(place), dtype=np.int64)
-        counted = Histograms.of(pairs.pair_of, codes[place], row, n_pairs, n_texts)
+        counted = Histograms.of(pairs.pair_of, codes[place], row, n_pairs, len(texts))
         spread, which = gather_entries(candidates.start, counted.value)
-        value = candidates.value[which]
-        weight = (counted.counts / np.diff(candidates.start)[counted.value])[spread]
-        ends = np.concatenate([[0], np.cumsum(np.diff(candidates.start)[counted.value])])
-        n_values = len(candidates.values)
+        value, n_below = candidates.value[which], np.diff(candidates.start)[counted.value]
+        weight = (counted.counts / n_below)[spread]
+        start = np.concatenate([[0], np.cumsum(n_below)])[counted.start].astype(np.int64)
         marginal = np.bincount(value, weights=weight, minlength=n_values)
         return cls(
             name=name,
@@ -273,10 +271,10 @@ class Secret:
             values=candidates.values,
             edges=edges,
             marginal=marginal / marginal.sum(),
-            entries=Entries(ends[counted.start].astype(np.int64), value, weight),
-            changed=changed,
-            moved=treatments.trace(name).moved,
-            within=treatments.trace(name).within,
+            entries=Entries(start, value, weight),
+            changed=trace.numbers,
+            moved=trace.moved,
+            within=trace.within,
             kind=attribute.kind,
             format=attribute.format,
         )
@@ -290,20 +288,22 @@ class Secret:
         return np.bincount(key, self.entries.weight[place], shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
     def codes(self, column: pa.ChunkedArray) -> CodeArray:
-        """Return (n,) which of the values each one of a column of people is, -1 for those that are not published."""
+        """Return (n,) the place of each value of a column of people among the values, -1 for unpublished ones."""
         codes, texts = encode_column(column)
         if self.edges is not None:
-            own = _spans_of_values(texts, self.kind, self.format)[:, 0]
-            return _places(own, self.edges, "right")[codes].astype(np.int32)
+            numbers = read_numbers(texts, self.kind, self.format)
+            return _places(numbers, self.edges, "right")[codes].astype(np.int32)
         number = {value: place for place, value in enumerate(self.values)}
         return np.array([number.get(text, -1) for text in texts], dtype=np.int32)[codes]
 
 
-def _edges(codes: CodeArray, texts: Sequence[str | None], attribute: Attribute, *, changed: bool) -> FloatArray | None:
-    """Return where to cut a column of numbers, or None if it is to be taken value by value.
+def _edges(codes: CodeArray, texts: Sequence[str | None], attribute: Attribute, trace: Trace) -> FloatArray | None:
+    """Return where to cut a column of numbers, or None if its values are guessed one by one.
 
-    Numbers that were *changed* are cut half way between two of them: a rounded one stands for what is around it.
+    Changed numbers are cut half way between two of them, because a rounded number represents its neighbourhood. Cuts
+    are farther apart than the noise.
     """
+    changed = trace.numbers
     if attribute.kind != "number" or attribute.boxed or (len(texts) <= MOST_VALUES and not changed):
         return None
     numbers = read_numbers(texts, "number")[codes]
@@ -311,27 +311,22 @@ def _edges(codes: CodeArray, texts: Sequence[str | None], attribute: Attribute, 
     if not len(rows):
         return None
     edges = np.unique(np.quantile(rows, np.arange(1, N_RANGES) / N_RANGES, method="lower" if changed else "linear"))
-    if not changed:
-        return edges
-    distinct = np.unique(rows)
-    place = np.searchsorted(distinct, edges)
-    place = place[place > 0]
-    return np.asarray((distinct[place - 1] + distinct[place]) / 2)
-
-
-def _apart(edges: FloatArray, least: float) -> FloatArray:
-    """Return edges that are at least so far from each other."""
+    if changed:
+        distinct = np.unique(rows)
+        place = np.searchsorted(distinct, edges)
+        place = place[place > 0]
+        edges = (distinct[place - 1] + distinct[place]) / 2
     kept: list[float] = []
     for edge in edges.tolist():
-        if not kept or edge - kept[-1] >= least:
+        if not kept or edge - kept[-1] >= BLURS * trace.blur:
             kept.append(edge)
     return np.array(kept)
 
 
 def _label_edges(codes: CodeArray, spans: FloatArray) -> FloatArray:
-    """Return where labels begin and end; of very many, where some of them begin, with about equally many rows between.
+    """Return where labels begin and end; for very many labels, where some begin, with similar numbers of rows between.
 
-    Labels do not overlap, so that none of them is cut.
+    Labels do not overlap, so none of them is cut.
     """
     begins = spans[:, 0][np.isfinite(spans[:, 0])]
     if len(spans) <= MOST_VALUES or not len(begins):
@@ -340,20 +335,14 @@ def _label_edges(codes: CodeArray, spans: FloatArray) -> FloatArray:
     return np.unique(np.quantile(rows[np.isfinite(rows)], np.arange(1, N_RANGES) / N_RANGES, method="lower"))
 
 
-def _spans_of_values(texts: Sequence[str | None], kind: str, form: str | None) -> FloatArray:
-    """Return (n_texts, 2) values that stand for themselves, as numbers or days; NaN for what is none."""
-    own = read_numbers(texts, kind, form)
-    return np.stack([own, own], axis=1)
-
-
 def _places(numbers: FloatArray, edges: FloatArray, side: Literal["left", "right"]) -> IntArray:
-    """Return between which edges numbers lie; what is none has a place of its own behind all others."""
+    """Return the range of each number, given the edges; the last place is for values that are not numbers."""
     found = np.searchsorted(edges, numbers, side=side)
     return np.where(np.isnan(numbers), len(edges) + 1, found).astype(np.int64)
 
 
 def _in_ranges(spans: FloatArray, edges: FloatArray) -> Candidates:
-    """Return which ranges between edges each text reaches into, given the numbers that it stands for."""
+    """Return which ranges between edges each text overlaps, given the numbers that it covers."""
     ends = ["", *(f"{edge:g}" for edge in edges), ""]
     names = [f"[{low}, {high})" for low, high in pairwise(ends)]
     first = _places(spans[:, 0], edges, "right")

@@ -1,4 +1,4 @@
-"""Trying attacks on a release: all that apply, each with chance of its own; and what no promise covers in it."""
+"""Running the attacks that apply to a release, each with its own random numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from shoal.core.progress import Progress, show_progress
 from shoal.core.registry import discover
 from shoal.core.results import Finding
 from shoal.engines.local import release_memory
-from shoal.manifest import Sample
 from shoal.policy.policy import Acceptance, Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.published import PublishedRelease, read_columns
@@ -31,11 +30,10 @@ from shoal.release.witness import find_sampled
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
 
-OF_VARIANT = 500  # targets, at most, of what quasi-identifiers alone tell beside columns that are known, too
+OF_VARIANT = 500  # targets, at most, of the variant with quasi-identifiers only
 
 
 def attack_names() -> tuple[str, ...]:
-    """Return the names of all attacks."""
     return tuple(discover("shoal.attacks", Attack))
 
 
@@ -52,13 +50,30 @@ def attack(
     others: Sequence[Release | str | Path] = (),
     progress: Progress | None = None,
 ) -> list[Trials | Refusal]:
-    """Attack a release, given the table it was made from and, as *control*, one of like people who are not in it.
+    """Attack a release, given the table it was made from.
 
-    *release* is what ``shoal.anonymize`` gave back, or its folder. Each of the *attacks*, all without a name, is tried
-    on as many *targets*, and for each sensitive column that it finds out; what has no meaning for this release comes
-    back with the reason. The same *seed* gives the same figures. *policy* tells how the tables are written and which
-    values are alike, *register* is a table of names, and *others* are releases about the same people.
+    Parameters
+    ----------
+    release, source
+        The result of ``shoal.anonymize``, or its folder, and the original table.
+    control
+        A table of similar people who are not in the source, to distinguish disclosure from inference.
+    attacks
+        Names of attacks; all by default.
+    targets, seed
+        The number of people that each attack tries. The same seed gives the same figures.
+    policy
+        How the tables are written, and which values are similar.
+    register, others
+        A table of names, and other releases about the same people.
 
+    Returns
+    -------
+    list of Trials or Refusal
+        One entry for each attack, and for each sensitive column that it infers.
+
+    Examples
+    --------
     >>> import pyarrow as pa
     >>> import shoal
     >>> people = pa.table({"age": [20 + n // 2 for n in range(80)], "ill": ["flu", "gout"] * 40})
@@ -70,16 +85,19 @@ def attack(
     >>> found.success, found.risk.value
     (Tally(success=0, trials=80), 0.0)
     """
-    chosen = _choose(attacks)
+    kinds = discover("shoal.attacks", Attack)
+    for name in attacks or ():
+        if name not in kinds:
+            raise UsageError(f"unknown attack {name!r}{did_you_mean(name, kinds) or '; known: ' + ', '.join(kinds)}")
+    chosen = [kind for name, kind in kinds.items() if attacks is None or name in attacks]
     loaded = None if policy is None else Policy.load(policy)
     view = ReleaseView.read(release, loaded)
-    # Tables are written as the policy says, or with the same texts for missing values as the release.
+    # Without a policy, tables have the same texts for missing values as the release.
     options = SourceOptions(missing=list(view.manifest.missing.tokens)) if loaded is None else loaded.source
     named = None if register is None else open_source(register, options)
     names = None if named is None else read_columns(named, named.schema.names)
     views = tuple(ReleaseView.read(other, like=view) for other in others)
-    beside = [name for other in views for name in other.known]
-    wanted = [*view.known, *view.secrets, *beside, *view.treatments.shown]
+    wanted = [*view.known, *view.secrets, *(name for other in views for name in other.known), *view.treatments.shown]
     shared = [] if named is None else [name for name in named.schema.names if name not in view.treatments.shown]
     given = _open(source, options, loaded)
     people = _people(view, given, "the source", [*wanted, *shared])
@@ -92,76 +110,75 @@ def attack(
         strangers = _people(view, _open(control, options, loaded), "the control table", wanted)
     for stated, table in (("source", people), ("control table", strangers)):
         if table is not None and len(table) < FEWEST:
-            raise InputError(f"the {stated} has fewer than {FEWEST} records: so few people tell nothing")
-    known, wide = Known(view, people, members, strangers), None
-    found: dict[str, list[Trials | Refusal]] = {}
-    with show_progress(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
-        for name in sorted(chosen, key=lambda name: chosen[name].of_insensitive):  # only the last need the wide view
-            if wide is None and chosen[name].of_insensitive:
+            raise InputError(f"the {stated} has fewer than {FEWEST} records, too few for an attack")
+    scene, tried = (
+        Scene(view, people, members, strangers),
+        [kind(targets, register=names, others=views) for kind in chosen],
+    )
+    with show_progress(progress) as showing:
+        return _try_all(tried, scene, seed, showing)
+
+
+def _try_all(attacks: Sequence[Attack], known: Scene, seed: int | None, progress: Progress) -> list[Trials | Refusal]:
+    wide, found = known, dict[str, list[Trials | Refusal]]()
+    with progress.step("attacking", len(attacks), unit="attacks") as step:
+        for each in sorted(attacks, key=lambda each: each.of_insensitive):  # the last ones need the wide view
+            if wide is known and each.of_insensitive:
                 wide = known.widen()
             release_memory()
-            each = chosen[name](targets, register=names, others=views)
-            found[name] = try_attack(each, known, wide or known, None if seed is None else [seed, *name.encode()])
+            found[each.name] = try_attack(each, known, wide, None if seed is None else [seed, *each.name.encode()])
             step.advance(1)
-    return [each for name in chosen for each in found[name]]
+    return [result for each in attacks for result in found[each.name]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class Scene:
     """A release, and people in its codes: of the source, of a sample of it, and of the control group."""
 
     view: ReleaseView
     people: People
-    members: People | None = None  # whose records are in a sample, if that is known
+    members: People | None = None  # the people of a sample, if they are known
     others: People | None = None
 
-    def widen(self) -> Known:
-        """Return the same for whoever knows people by what is neither quasi-identifying nor sensitive, too."""
+    def widen(self) -> Scene:
+        """Return the scene for an adversary with insensitive columns as well."""
         groups = self.people, self.members, self.others
         wide = self.view.widen([each.table for each in groups if each is not None])
         if wide is self.view:
             return self
         people, members, others = (None if each is None else wide.recode(each) for each in groups)
-        return self if people is None else Known(wide, people, members, others)
+        return self if people is None else Scene(wide, people, members, others)
 
 
-def try_attack(attack: Attack, known: Known, wide: Known, seeds: Sequence[int] | None = None) -> list[Trials | Refusal]:
-    """Try an attack, for each sensitive column that it finds out, by all that its adversary can know of people."""
+def try_attack(attack: Attack, known: Scene, wide: Scene, seeds: Sequence[int] | None = None) -> list[Trials | Refusal]:
+    """Try an attack, for each sensitive column that it infers, with all columns that its adversary can know."""
 
-    def find(attack: Attack, known: Known) -> list[Trials | Refusal]:
+    def find(attack: Attack, known: Scene) -> list[Trials | Refusal]:
         return [_try(attack, part, known, np.random.default_rng(seeds)) for part in by_column(attack, known.view)]
 
     if wide is known or not attack.of_insensitive:
         columns = find(attack, known)
     else:
         fewer = copy(attack)
-        fewer.n_targets, fewer.with_variants = min(attack.n_targets, OF_VARIANT), False
+        fewer.n_targets = min(attack.n_targets, OF_VARIANT)
         names = ", ".join(repr(name) for name in wide.view.known if name not in known.view.known)
-        note = f"people are assumed to be known by {names}, too, which the release shows"
+        note = f"the attacker is assumed to know {names} as well, which the release shows"
         both = zip(find(fewer, known), find(attack, wide), strict=True)
         columns = [_join(narrow, found, note) for narrow, found in both]
     reasons = {column.reason if isinstance(column, Refusal) else None for column in columns}
-    alike = len(reasons) == 1 and None not in reasons  # which column it is makes no difference then
-    return [replace(columns[0], about=None)] if alike else columns
+    same = len(reasons) == 1 and None not in reasons  # a refusal that does not depend on the column
+    return [replace(columns[0], about=None)] if same else columns
 
 
 def _join(narrow: Trials | Refusal, found: Trials | Refusal, note: str) -> Trials | Refusal:
-    """Return what was found by more than quasi-identifiers, with what these alone tell as a variant."""
+    """Return the result with insensitive columns; the result with quasi-identifiers alone becomes a variant."""
     if isinstance(found, Refusal):
         return narrow
     only = {} if isinstance(narrow, Refusal) else {"quasi-identifiers only": replace(narrow, variants={}, notes=())}
     return replace(found, variants={**found.variants, **only}, notes=(*found.notes, note))
 
 
-def _choose(names: Sequence[str] | None) -> dict[str, type[Attack]]:
-    known = discover("shoal.attacks", Attack)
-    for name in names or ():
-        if name not in known:
-            raise UsageError(f"unknown attack {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
-    return {name: kind for name, kind in known.items() if names is None or name in names}
-
-
-def _try(attack: Attack, view: ReleaseView, known: Known, rng: np.random.Generator) -> Trials | Refusal:
+def _try(attack: Attack, view: ReleaseView, known: Scene, rng: np.random.Generator) -> Trials | Refusal:
     about = next(iter(view.secrets), None) if isinstance(attack, SensitiveAttack) else None
     reason = attack.refuses(view)
     if reason is not None:
@@ -169,25 +186,20 @@ def _try(attack: Attack, view: ReleaseView, known: Known, rng: np.random.Generat
     sampled = known.members if attack.of_people else None
     try:
         found = attack.run(view, known.people if sampled is None else sampled, known.others, rng)
-    except UsageError as error:  # what only the people tell
+    except UsageError as error:  # a reason that depends on the people
         return Refusal(attack.name, str(error), about)
-    notes = view.treatments.notes(view.known)
+    notes, sample = view.treatments.notes(view.known), view.manifest.sample
     if attack.of_people and found.success.trials < FEW:
-        notes.append(f"{found.success.trials} people were asked about: so few tell little, as the interval shows")
-    if attack.of_people and view.manifest.sample is not None:
-        notes.append(_note_sample(view.manifest.sample, known=sampled is not None))
+        notes.append(f"the attack was tried on {found.success.trials} people only, so the interval is wide")
+    if attack.of_people and sample is not None and sampled is not None:
+        notes.append("targets are people whose records are in the sample, according to the data holder's files")
+    elif attack.of_people and sample is not None:
+        more = "more" if sample.share is None else f"about {1 / sample.share:.3g} times the"
+        notes.append(
+            "the release is a sample, and its people are not known: targets are people of the whole source, so the "
+            f"people in the sample are at {more} risk"
+        )
     return replace(found, notes=(*found.notes, *notes))
-
-
-def _note_sample(sample: Sample, *, known: bool) -> str:
-    """Say whom an attack on a sample is about, by whether it is known whose records were published."""
-    if known:
-        return "targets are people whose records are in the sample, as the data holder knows"
-    more = "more" if sample.share is None else f"about {1 / sample.share:.3g} times the"
-    return (
-        "some records of the source were published, and whose is not known: targets are people of the whole source, so "
-        f"those whose records are published are at {more} risk"
-    )
 
 
 def _open(table: object, options: SourceOptions, policy: Policy | None) -> Source:
@@ -198,12 +210,12 @@ def _open(table: object, options: SourceOptions, policy: Policy | None) -> Sourc
 def _people(
     view: ReleaseView, source: Source, stated: str, wanted: Sequence[str], only: BoolArray | None = None
 ) -> People:
-    """Read the wanted columns, of some rows *only*: what is known, to be found out, and names that a register has."""
+    """Read the known columns, the sensitive ones, and names that a register has; of some rows *only*, if given."""
     names = [name for name in dict.fromkeys(wanted) if name in source.schema.names]
     for name in view.known:
         if name not in names and name not in view.treatments.named:
             raise InputError(
-                f"{stated} has no column {name!r}, which the release knows as quasi-identifying"
+                f"{stated} has no column {name!r}, a quasi-identifier of the release"
                 f"{did_you_mean(name, source.schema.names)}"
             )
     people = view.manifest.people
@@ -222,9 +234,9 @@ Bearing: TypeAlias = Callable[[Trials], str | None]
 
 
 def find_bearing(folder: Path) -> Bearing:
-    """Return a function that says on which risk of the decision record a result bears.
+    """Return a function that names the risk of the decision record to which a result belongs.
 
-    A quasi value that was hidden and learned bears on none of them.
+    Results about a hidden quasi value belong to none.
     """
     found, kinds = find_release(folder), discover("shoal.attacks", Attack)
     quasi = [] if found is None else found[1].names("quasi")
@@ -232,7 +244,7 @@ def find_bearing(folder: Path) -> Bearing:
 
 
 def record_results(found: Iterable[Trials | Refusal], bears_on: Bearing) -> list[dict[str, object]]:
-    """Return the results of the attacks that were tried, as the decision record reads them."""
+    """Return the results of the attacks that were tried, as the decision record stores them."""
     kinds = discover("shoal.attacks", Attack)
     return [
         {
@@ -247,7 +259,7 @@ def record_results(found: Iterable[Trials | Refusal], bears_on: Bearing) -> list
 
 
 def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[Finding, ...]:
-    """Return what the run found, if its evidence is beside the public files; else what these show by themselves."""
+    """Return the findings of the run or, without its evidence, the findings from the public files."""
     found = PublishedRelease.find(folder)
     if found is None or found.folder is None:
         raise InputError(f"{folder} is not a release: it has no manifest.json")

@@ -1,6 +1,6 @@
-"""Attacks that find out sensitive values: what they answer about people, and how the answers are judged.
+"""Attacks that infer sensitive values: their answers about people, and how these are judged.
 
-Six of them are here: homogeneity, inference, skewness, similarity, background knowledge, and a register of names.
+This file has five of them: homogeneity, inference, skewness, similarity and background knowledge.
 """
 
 from __future__ import annotations
@@ -16,44 +16,42 @@ import pyarrow as pa
 from shoal.attacks.base import N_TARGETS, NOBODYS, Attack, People, Trials
 from shoal.attacks.exposure import Outcomes, find_labels, judge
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import UNKNOWN, Left, ReleaseView, match_texts
+from shoal.attacks.view import ReleaseView, Remainder
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.manifest import Attribute
 from shoal.release.sliced.table import number_rows
 
-Beliefs: TypeAlias = Callable[[People], FloatArray]  # people -> (n, n_values) in proportion to what is believed
-NO_ANSWER = -2  # nobody has this value; -1 is one that is not published
+Beliefs: TypeAlias = Callable[[People], FloatArray]  # people -> (n, n_values) in proportion to the belief
+NO_ANSWER = -2  # no person has this value; -1 is an unpublished value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """What an adversary says of each of n people, and what is true; values by their codes, or ``NO_ANSWER``."""
+    """The adversary's answers about n people, and the truth: values by their codes, or ``NO_ANSWER``."""
 
     people: People
     guess: AnyIntArray
-    blind: AnyIntArray  # said without looking at who is left
+    blind: AnyIntArray  # the answers without looking at the release's remainder
     truth: AnyIntArray
-    belief: FloatArray  # how much the adversary believes in the guess; only its order counts
+    belief: FloatArray  # how sure the adversary is; only the order counts
 
     def select(self, rows: IntArray) -> Answers:
-        """Return the answers about some of the people."""
         own = self.guess[rows], self.blind[rows], self.truth[rows], self.belief[rows]
         return Answers(self.people[rows], *own)
 
     def count(self, view: ReleaseView) -> Outcomes:
-        """Return which answers are right."""
         labels = find_labels(view, self.people)
         return Outcomes(self.guess == self.truth, self.belief, labels, self.blind == self.truth)
 
     def try_beside(self, others: Answers | None, name: str, view: ReleaseView) -> Trials:
-        """Return the trials of an attack with these answers, and with those on people who are not in the data."""
+        """Return the trials of an attack with these answers, and with *others* about people who are not in the data."""
         return judge(name, view, self.count(view), None if others is None else others.count(view))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """Whom an attack is about: members who are its targets, people of the control group, and all of the source."""
+    """The people of an attack: members who are its targets, people of the control group, and all of the source."""
 
     members: People
     others: People | None
@@ -61,17 +59,17 @@ class Asked:
 
 
 class SensitiveAttack(Attack):
-    """Finds out the sensitive value of people whose quasi values are known.
+    """Infers the sensitive value of people whose quasi values are known.
 
-    It is about one sensitive attribute: ``by_column`` gives a view for each.
+    An attack is about one sensitive attribute; ``by_column`` gives a view for each.
     """
 
-    of_records: ClassVar[bool] = False  # whether it asks which published records can be a person's
-    of_values: ClassVar[bool] = False  # and what values these have, one by one
-    of_hidden: ClassVar[bool] = False  # whether generalized quasi attributes are found out, too
+    of_records: ClassVar[bool] = False  # whether it uses which published records can be a person's
+    of_values: ClassVar[bool] = False  # and the value of each of them
+    of_hidden: ClassVar[bool] = False  # whether it infers generalized quasi attributes as well
 
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: there must be a sensitive attribute and, where it asks for them, records of people."""
+        """Return why not: there must be a sensitive attribute and, if the attack needs them, records of people."""
         if self.of_records and view.treatments.nobodys:
             return NOBODYS
         if not view.secrets:
@@ -80,7 +78,7 @@ class SensitiveAttack(Attack):
 
     @abstractmethod
     def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
-        """Count what is found out about one sensitive attribute."""
+        """Count the successes for one sensitive attribute."""
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Attack members drawn from the source, and people of the control group."""
@@ -88,65 +86,72 @@ class SensitiveAttack(Attack):
         others = None if control is None else control.draw(self.n_targets, rng)
         name, secret = next(iter(view.secrets.items()))
         if name not in members.secrets:
-            raise InputError(f"the source has no column {name!r}, which the release knows as sensitive")
+            raise InputError(f"the source has no column {name!r}, a sensitive attribute of the release")
         known = None if others is None or name not in others.secrets else others
         found = self.judge(view, secret, Asked(members, known, targets), rng)
-        notes: list[str | None] = [*found.notes, self.note(view, secret, targets), _note_moved(secret)]
+        notes = [*found.notes, *filter(None, [self.note(view, secret, targets)])]
+        if secret.moved > 0:
+            group = f"records that agree in {', '.join(secret.within)}" if secret.within else "all records"
+            notes.append(
+                f"a share of {secret.moved:g} of the values of {name!r} was moved among {group}: the attacks weigh the "
+                f"value in a person's row by {1 - secret.moved:g}, and the values of these records by the rest"
+            )
         if others is not None and known is None:
             notes.append(f"the control table has no column {name!r}, so guesses about its people cannot be judged")
-        return replace(found, about=name, notes=tuple(note for note in notes if note is not None))
+        return replace(found, about=name, notes=tuple(notes))
 
     def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:  # noqa: ARG002
-        """Return a note on what was guessed, or None."""
+        """Return a note on the guesses, or None."""
         if secret.edges is None:
             return None
         kind = "date" if secret.kind == "date" else "number"
         why = f"was changed as a {kind}" if secret.changed else f"is a {kind} with many values"
-        return f"{secret.name!r} {why}: what is guessed is one of {len(secret.edges) + 1} ranges"
+        return f"{secret.name!r} {why}: the attacks guess one of {len(secret.edges) + 1} ranges"
 
 
 class SecretAttack(SensitiveAttack):
-    """Says something of each person by itself, from what the release leaves for the person."""
+    """Answers about each person separately, from the values that the release leaves for the person."""
 
     @abstractmethod
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Return what is said of each of the people; their own values are for judging it only."""
+        """Return the answers about some people; their own values are used to judge them only."""
 
     def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
-        """Count the answers about one sensitive attribute."""
         said = self.answers(view, secret, asked.members, rng)
         elsewhere = None if asked.others is None else self.answers(view, secret, asked.others, rng)
         return said.try_beside(elsewhere, self.name, view)
 
 
 class LearnedAttack(SensitiveAttack):
-    """Learns from the whole release at first, and guesses what it then believes likeliest of each person.
+    """Learns from the whole release, and guesses the value that it then believes likeliest for each person.
 
-    Of whom it believes nothing, it guesses the likeliest of what is left. The baseline is that guess, for everybody:
-    what the release leaves for a person by itself, before anything is learned.
+    If it learned nothing about a person, it guesses the likeliest of the remaining values. The baseline is that guess
+    for all people, which uses only the values that the release leaves for the person, or else the most frequent value.
     """
+
+    beats_reader: ClassVar[bool] = True  # whether the baseline is the guess from the remaining values
 
     @abstractmethod
     def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
-        """Return what is believed of people; of *everybody* in the source, the quasi values may be known."""
+        """Return the beliefs about people; the quasi values of all people of the source may be used."""
 
     def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
-        """Learn once, and count the guesses about one sensitive attribute."""
         beliefs = self.learn(view, secret, asked.everybody, rng)
 
         def answer(people: People) -> Answers:
             before, weights = view.believe(secret, people), beliefs(people)
-            blind = guess_likeliest(before, mode(secret), rng)
-            guess = guess_likeliest(weights, blind, rng)
+            usual = np.full(len(people), mode(secret))
+            reader = guess_likeliest(before, usual, rng)
+            guess = guess_likeliest(weights, reader, rng)
             belief = np.where(weights.sum(axis=1) > 0, find_share(weights, guess), find_share(before, guess))
-            return Answers(people, guess, blind, people.secrets[secret.name], belief)
+            return Answers(people, guess, reader if self.beats_reader else usual, people.secrets[secret.name], belief)
 
         stated = answer(asked.members)
         return stated.try_beside(None if asked.others is None else answer(asked.others), self.name, view)
 
 
 def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
-    """Return (n,) the value of greatest weight, ties drawn by chance, and ``NO_ANSWER`` where there is no weight.
+    """Return (n,) the value of greatest weight, ties broken at random, or ``NO_ANSWER`` without a weight.
 
     >>> likeliest(np.array([[1.0, 3.0], [0.0, 0.0]]), np.random.default_rng(1)).tolist()
     [1, -2]
@@ -158,13 +163,13 @@ def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
 
 
 def guess_likeliest(weights: FloatArray, otherwise: AnyIntArray | int, rng: np.random.Generator) -> AnyIntArray:
-    """Return (n,) the value of greatest weight or, where there is no weight, what is said *otherwise*."""
+    """Return (n,) the value of greatest weight, or *otherwise* without a weight."""
     guess = likeliest(weights, rng)
     return np.where(guess == NO_ANSWER, otherwise, guess)
 
 
 def find_share(weights: FloatArray, guess: AnyIntArray) -> FloatArray:
-    """Return (n,) the share that each guess has of the weights, 0 where nothing is guessed.
+    """Return (n,) the share of the weights that each guess has, 0 for no guess.
 
     >>> find_share(np.array([[1.0, 3.0], [2.0, 2.0]]), np.array([1, NO_ANSWER])).tolist()
     [0.75, 0.0]
@@ -174,7 +179,7 @@ def find_share(weights: FloatArray, guess: AnyIntArray) -> FloatArray:
 
 
 def by_column(attack: Attack, view: ReleaseView) -> list[ReleaseView]:
-    """Return the views that an attack is tried on: of one that finds out sensitive values, each with one of them."""
+    """Return the views that an attack is tried on; to infer sensitive values it needs one for each."""
     if not isinstance(attack, SensitiveAttack):
         return [view]
     found = [replace(view, secrets={name: secret}) for name, secret in view.secrets.items()]
@@ -184,7 +189,7 @@ def by_column(attack: Attack, view: ReleaseView) -> list[ReleaseView]:
 
 
 def hide_quasi(view: ReleaseView) -> list[ReleaseView]:
-    """Return a view for each generalized quasi attribute, in which its values are to be found out by the others."""
+    """Return a view for each generalized quasi attribute, in which its values are the secret."""
     found = []
     for name in view.known if len(view.known) > 1 and view.sliced is None else ():
         if not view.manifest.attributes[name].boxed:
@@ -197,8 +202,8 @@ def hide_quasi(view: ReleaseView) -> list[ReleaseView]:
     return found
 
 
-def certain(view: ReleaseView, left: Left) -> BoolArray:
-    """Return (n,) of whom a single value is left; whom no box covers is not in the data, unless values were changed."""
+def certain(view: ReleaseView, left: Remainder) -> BoolArray:
+    """Return (n,) whether a single value remains; people whom no box covers count only if values were changed."""
     alone = np.count_nonzero(left.weights, axis=1) == 1
     return np.asarray(alone & ((left.far == 0) | view.may_miss))
 
@@ -206,9 +211,9 @@ def certain(view: ReleaseView, left: Left) -> BoolArray:
 def answer_surely(
     view: ReleaseView, secret: Secret, people: People, category: AnyIntArray, rng: np.random.Generator
 ) -> Answers:
-    """Say the category of somebody's value if all that is left is of one; *category* is (n_values,).
+    """Answer with the category of a person's value if all remaining values are of one; *category* is (n_values,).
 
-    Blindly, the most frequent category is said of the same people.
+    Blindly, the answer for the same people is the most frequent category.
     """
     member = np.zeros((len(category), int(category.max()) + 1))
     member[np.arange(len(category)), category] = 1.0
@@ -220,42 +225,30 @@ def answer_surely(
         np.where(sure, likeliest(left.weights, rng), NO_ANSWER),
         np.where(sure, int((secret.marginal @ member).argmax()), NO_ANSWER),
         np.append(category, -1)[people.secrets[secret.name]],
-        np.where(sure, left.entries, 0.0),  # the more records agree, the surer it is
+        np.where(sure, left.entries, 0.0),  # more records that agree make the answer surer
     )
 
 
 def not_their_own(view: ReleaseView) -> str | None:
-    """Return why no record shows its person's sensitive value, or None: values were permuted."""
+    """Return why no record shows its person's sensitive value (values were permuted), or None."""
     first = next(iter(view.secrets))
     if not view.treatments.is_unlinked(first):
         return None
-    return f"the values of {first!r} stand in rows of other people, so none of them is anybody's own"
-
-
-def _note_moved(secret: Secret) -> str | None:
-    """Return the note on a sensitive attribute whose values were exchanged or permuted, or None."""
-    if secret.moved == 0:
-        return None
-    group = f"records that agree in {', '.join(secret.within)}" if secret.within else "all records"
-    return (
-        f"a share of {secret.moved:g} of the values of {secret.name!r} was moved among {group}: where values are "
-        f"weighed, that of a person's row counts {1 - secret.moved:g}, and the rest is what these records have"
-    )
+    return f"the values of {first!r} are in other people's rows, so no row shows its person's own value"
 
 
 def mode(secret: Secret) -> int:
     return int(secret.marginal.argmax())
 
 
-BLOCK = 2**14  # people about whom beliefs are held at a time
-LIFT = 2.0  # of a value's share, from which on skewness suspects somebody of it
+BLOCK = 2**14  # people whose beliefs are computed at a time
+LIFT = 2.0  # minimum factor by which a value's share must rise for a suspicion
 
 
 class HomogeneityAttack(SecretAttack):
-    """Says the value of somebody only if it is the only one left: everybody who may be the person has it.
+    """States a person's value only if it is the only one left: every record that may be the person's has it.
 
-    Machanavajjhala et al., "l-Diversity", section 2.1. Without the release, the most frequent value is said of the
-    same people.
+    Machanavajjhala et al., "l-Diversity", section 2.1. The baseline states the most frequent value of the same people.
     """
 
     name = "homogeneity"
@@ -269,8 +262,8 @@ class HomogeneityAttack(SecretAttack):
 class InferenceAttack(SecretAttack):
     """Guesses the likeliest of the values that are left for the person.
 
-    Without looking at the person's quasi values, the guess is the most frequent published value. A release that is
-    l-diverse in the sense of simple l-diversity, classes or slices, leaves no value a share of more than 1/l.
+    The baseline guesses the most frequent published value. A release that satisfies simple l-diversity, in classes or
+    slices, leaves no value a share of more than 1/l.
     """
 
     name = "inference"
@@ -278,7 +271,7 @@ class InferenceAttack(SecretAttack):
     of_insensitive = True
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Guess for everybody; of whom nothing is left, the most frequent value."""
+        """Guess for all people, by default the most frequent value."""
         blind = np.full(len(people), mode(secret))
         weights = view.believe(secret, people)
         guess = guess_likeliest(weights, blind, rng)
@@ -288,16 +281,15 @@ class InferenceAttack(SecretAttack):
 class SkewnessAttack(SecretAttack):
     """Suspects the value whose share has risen by the greatest factor, if that is at least two.
 
-    Li, Li and Venkatasubramanian, "t-Closeness", section 3: where everybody else has one chance in a hundred to be ill,
-    fifty in a hundred is a disclosure, although the other half of the class is not ill. Without the release, the same
-    suspicions fall on people by chance.
+    Li, Li and Venkatasubramanian, "t-Closeness", section 3: if one person in a hundred is ill, a class in which half of
+    the people are ill is a disclosure. The baseline assigns the same suspicions to people at random.
     """
 
     name = "skewness"
     title = "who is far more likely than others to have a value"
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Suspect somebody of a value only if its share has at least doubled."""
+        """Suspect a value only if its share has at least doubled."""
         weights = view.believe(secret, people)
         shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
         lift = shares / np.maximum(secret.marginal, 1e-300)
@@ -306,11 +298,11 @@ class SkewnessAttack(SecretAttack):
 
 
 class SimilarityAttack(SecretAttack):
-    """Says the category of somebody's value if everything that is left is of this category.
+    """States the category of a person's value if all remaining values are of this category.
 
     Li, Li and Venkatasubramanian, "t-Closeness", section 3: gastric ulcer, gastritis and stomach cancer are three
-    values and one stomach. Categories are the nodes below the root of the sensitive attribute's taxonomy, by the
-    policy or else by the manifest. Without the release, the most frequent category is said of the same people.
+    values and one organ. Categories are the nodes below the root of the sensitive attribute's taxonomy, from the policy
+    or else the manifest. The baseline states the most frequent category for the same people.
     """
 
     name = "similarity"
@@ -318,14 +310,13 @@ class SimilarityAttack(SecretAttack):
     of_records = of_values = True
 
     def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: it must be known which values are alike."""
+        """Return why not: the similar values must be known."""
         reason = super().refuses(view)
         if reason is None and any(categories(view, secret) is None for secret in view.secrets.values()):
             return "no taxonomy shows which sensitive values are similar; give the policy"
         return reason
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Answer where one category is left."""
         category = categories(view, secret)
         if category is None:
             raise TypeError("an attack that refuses is not run")
@@ -333,7 +324,7 @@ class SimilarityAttack(SecretAttack):
 
 
 def categories(view: ReleaseView, secret: Secret) -> CodeArray | None:
-    """Return (n_values,) the category of each value, or None if nothing tells; a missing value is one of its own."""
+    """Return (n_values,) the category of each value, or None if none are known; a missing value is its own category."""
     found = _by_policy(view, secret)
     if found is None:
         found = _by_manifest(view.manifest.attributes[secret.name])
@@ -365,7 +356,7 @@ def _by_policy(view: ReleaseView, secret: Secret) -> dict[str | None, str] | Non
 
 
 def _by_manifest(attribute: Attribute) -> dict[str | None, str] | None:
-    """Return the category of each value by the manifest's tree or, of generalized values, by its widest labels."""
+    """Return the category of each value by the manifest's tree or, if values are generalized, by its widest labels."""
     if attribute.taxonomy is not None:
         tree: Mapping[str, Any] = next(iter(attribute.taxonomy.values()))
         return {leaf: label for label, below in tree.items() for leaf in _leaves(label, below)}
@@ -385,10 +376,10 @@ def _leaves(label: str, below: Mapping[str, Any]) -> list[str]:
 
 
 class BackgroundKnowledgeAttack(SecretAttack):
-    """Rules out the m values whose absence helps most, then guesses the likeliest of those that are left.
+    """Excludes the m values whose absence helps most, then guesses the likeliest of the remaining values.
 
-    The best to rule out are the m most frequent values that are not the person's: every other choice leaves more
-    beside the person's own. The same knowledge, used without the release, is the baseline.
+    These are the m most frequent values that are not the person's own: any other choice leaves more other values. The
+    baseline uses the same knowledge without the release.
     """
 
     name = "background-knowledge"
@@ -398,27 +389,18 @@ class BackgroundKnowledgeAttack(SecretAttack):
     def __init__(self, n_targets: int = N_TARGETS, exclusions: int = 2, **beside: Any) -> None:
         super().__init__(n_targets, **beside)
         if exclusions < 1:
-            raise UsageError(f"{exclusions} values ruled out is no background knowledge; rule out at least 1")
+            raise UsageError(f"background knowledge excludes at least 1 value; received {exclusions}")
         self.exclusions = exclusions
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Guess for everybody of whom something is left."""
         truth = people.secrets[secret.name]
         weights = rule_out(view.believe(secret, people), truth, self.exclusions)
         known = rule_out(np.tile(secret.marginal, (len(people), 1)), truth, self.exclusions)
         guess, blind = likeliest(weights, rng), likeliest(known, rng)
         return Answers(people, np.where(guess == NO_ANSWER, blind, guess), blind, truth, find_share(weights, guess))
 
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
-        """Count the answers for this and every smaller number of exclusions."""
-        variants = {}
-        for number in range(1, self.exclusions):
-            fewer = BackgroundKnowledgeAttack(self.n_targets, number)
-            variants[f"{number} ruled out"] = SecretAttack.judge(fewer, view, secret, asked, rng)
-        return replace(super().judge(view, secret, asked, rng), variants=variants)
-
     def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
-        """Say how many of all people of the source are left with their own value, which is exact."""
+        """Report how many people of the source are left with their own value, which is exact."""
         truth = targets.secrets[secret.name]
         person, first = number_rows([*targets.codes.T, truth + 1], len(targets))
         share = np.zeros(len(first))
@@ -430,14 +412,14 @@ class BackgroundKnowledgeAttack(SecretAttack):
         alone = int(np.bincount(person)[share > 1 - 1e-9].sum())
         worst = (
             f"with the best {self.exclusions} ruled out, {alone:,} of {len(targets):,} people of the source are left "
-            f"with their own value alone; the greatest belief in anybody's own value is {share.max():.3f}"
+            f"with their own value alone; the greatest belief in a person's own value is {share.max():.3f}"
         )
         ranges = super().note(view, secret, targets)
         return worst if ranges is None else f"{worst}; {ranges}"
 
 
 def rule_out(weights: FloatArray, truth: AnyIntArray, exclusions: int) -> FloatArray:
-    """Return the weights without the greatest ones of values that are not true.
+    """Return the weights without the greatest ones of wrong values.
 
     >>> rule_out(np.array([[4.0, 3.0, 2.0, 1.0]]), np.array([1]), 2).tolist()
     [[0.0, 3.0, 0.0, 1.0]]
@@ -450,65 +432,3 @@ def rule_out(weights: FloatArray, truth: AnyIntArray, exclusions: int) -> FloatA
     np.put_along_axis(kept, best, 0.0, axis=1)
     kept[known, truth[known]] = weights[known, truth[known]]
     return kept
-
-
-class ExternalAttack(SecretAttack):
-    """Names the sensitive value of a person of a register if just one published entry can be the person's.
-
-    Sweeney's voter list. A *register* has names and quasi attributes; columns that it shares with the source and that
-    are not published tell who is who there. Without a register, everybody of the source is in one that has all
-    quasi attributes. Without the release, the most frequent value is said of the same people.
-    """
-
-    name = "external"
-    title = "whose record can be found with a register of names"
-    question = "singling out"
-    bears_on = "identity"
-    of_records = of_values = True
-
-    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
-        """Look up the people of the register who are in the source."""
-        if self.register is None:
-            return super().run(view, targets, control, rng)
-        people = find_registered(view, targets, self.register)
-        if control is not None:  # only the attributes of the register are known of its people, too
-            known = np.isin(view.known, self.register.column_names)
-            control = replace(control, codes=np.where(known, control.codes, UNKNOWN).astype(np.int32))
-        return super().run(view, people, control, rng)
-
-    def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Answer where one entry is left."""
-        left = view.find_left(secret, people)
-        found = (left.entries == 1) & ((left.far == 0) | view.may_miss)
-        return Answers(
-            people,
-            np.where(found, likeliest(left.weights, rng), NO_ANSWER),
-            np.where(found, mode(secret), NO_ANSWER),
-            people.secrets[secret.name],
-            found.astype(np.float64),
-        )
-
-    def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
-        """Say who the register is."""
-        if self.register is None:
-            return "no register was given: everybody in the source is assumed to be in one with all quasi attributes"
-        ranges = super().note(view, secret, targets)
-        found = f"{len(targets):,} people of the source are in the register"
-        return found if ranges is None else f"{found}; {ranges}"
-
-
-def find_registered(view: ReleaseView, targets: People, register: pa.Table) -> People:
-    """Return the people of the source who are in the register, with what the register knows of them.
-
-    A quasi attribute that the register does not have stays unknown; names that several people share tell nobody.
-    """
-    published = view.treatments.shown
-    names = [name for name in register.column_names if name in targets.table.column_names and name not in published]
-    if not names:
-        raise UsageError("the register shares no name with the source: give one with a column of identifiers")
-    if not any(name in register.column_names for name in view.known):
-        raise UsageError("the register has none of the release's quasi attributes")
-    ours, theirs = ([table.column(name) for name in names] for table in (targets.table, register))
-    rows, places = match_texts(ours, theirs, alone=True)
-    found, stated = targets[rows], view.people(register, "the register", partly=True)[places]
-    return replace(stated, secrets=found.secrets, table=found.table)

@@ -1,4 +1,4 @@
-"""singling-out: predicates read off the release that exactly one record of the source fulfils, the likeliest first."""
+"""singling-out: predicates derived from the release that exactly one person of the source satisfies."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from shoal.core.errors import UsageError
 from shoal.release.sliced.table import number_rows
 
 NOTHING = -1  # label of an attribute that a predicate does not name
-DEPTHS = (100, 500, 1000)  # of the likeliest predicates, each of which is reported
-OF_DEPTH = ALARMS / 20  # the worst of some depths is chosen, and predicates that overlap are right or wrong together
+DEPTHS = (100, 500, 1000)  # numbers of the likeliest predicates whose results are reported
+OF_DEPTH = ALARMS / 20  # for several depths, and because overlapping predicates are right or wrong together
 ROUNDS = 2000
 _MOST = 64
-_REPEATED = 50  # records with the same predicate, on average, among which enough different ones are looked for
+_REPEATED = 50  # records per wanted predicate that are searched first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predicates:
-    """Conjunctions over attributes, each by the labels that it names and how far a number may be from its label."""
+    """Conjunctions over attributes: the label of each, and the largest distance of a number from its label."""
 
     label: CodeArray  # (n, n_known) or NOTHING
-    reach: FloatArray  # (n, n_known) 0: what the label covers; else the numbers that are at most so far from its middle
+    reach: FloatArray  # (n, n_known) 0: the label's values; else the largest distance of a number from its middle
 
     def __len__(self) -> int:
         return len(self.label)
 
     def draw_elsewhere(self, view: ReleaseView, rng: np.random.Generator) -> Predicates:
-        """Return predicates of the same form, with every label drawn from all that its attribute has in the release."""
+        """Return predicates of the same form, with every label drawn from all labels of its attribute."""
         label = self.label.copy()
         for a, stated in enumerate(view.labels):
             usable = np.flatnonzero(stated.tells)
@@ -52,9 +52,9 @@ class Predicates:
         return Predicates(label, self.reach)
 
     def count(self, view: ReleaseView, people: People, most: int) -> IntArray:
-        """Return (n,) how many of the people fulfil each, counted up to *most*.
+        """Return (n,) how many of the people satisfy each, counted up to *most*.
 
-        Labels are ranges of an attribute's codes; numbers near a label, of places between all ends that are asked for.
+        Labels are ranges of an attribute's codes; numbers near a label are ranges of places between all ends.
         """
         predicate, attribute = np.nonzero(self.label != NOTHING)  # of each condition
         label, reach = self.label[predicate, attribute], self.reach[predicate, attribute]
@@ -78,10 +78,10 @@ class Predicates:
 
 
 def count_fulfilling(columns: CodeArray, asked: kernels.Conditions, bits: KeyArray, most: int) -> IntArray:
-    """Return (n_predicates,) how many people fulfil each predicate, up to *most*.
+    """Return (n_predicates,) how many people satisfy each predicate, up to *most*.
 
-    ``columns`` is (n_columns + 1, n_records), in the last row whose record it is. Only records that meet a predicate's
-    rarest condition are looked at; every predicate has a condition.
+    ``columns`` is (n_columns + 1, n_records); the last row is the person of each record. Only records that meet a
+    predicate's rarest condition are examined; every predicate has a condition.
     """
     n_predicates, size = len(asked.start) - 1, columns.shape[1]
     order = np.empty(columns.shape, dtype=np.int32)
@@ -103,14 +103,14 @@ def count_fulfilling(columns: CodeArray, asked: kernels.Conditions, bits: KeyArr
         return np.concatenate(list(threads.map(count, range(0, n_predicates, block))))
 
 
-Count: TypeAlias = Callable[[People, int], IntArray]  # of predicates, how many people fulfil each, up to a number
+Count: TypeAlias = Callable[[People, int], IntArray]  # people, most -> how many satisfy each predicate
 
 
 class PredicateAttack(Attack):
-    """Isolates people: counts the predicates that exactly one person of the source fulfils.
+    """Isolates people: counts the predicates that exactly one person of the source satisfies.
 
-    On the control group the attack's own predicates are tried. What counts is the worst of several depths: some
-    people stand out, and how many do is not to be watered down by all others.
+    On the control group the attack tries the same predicates. The worst of several depths counts, because an average
+    over all predicates would hide the few people who can be isolated.
     """
 
     question = "singling out"
@@ -119,7 +119,7 @@ class PredicateAttack(Attack):
 
     @abstractmethod
     def ask(self, view: ReleaseView, everybody: People, rng: np.random.Generator) -> tuple[Count, Count]:
-        """Return how predicates are counted, the likeliest first, and those of the baseline."""
+        """Return functions that count people by the predicates, the likeliest first, and by the baseline's."""
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Try predicates on all people of the source and of the control group."""
@@ -131,8 +131,8 @@ class PredicateAttack(Attack):
             beside = count(control, max(_MOST, int(_MOST / share)))
             if share > 1:
                 notes.append(
-                    f"the control group has {n_control:,} people and the source {n_source:,}: how many predicates "
-                    "would isolate somebody among as many others was estimated"
+                    f"the control group has {n_control:,} people and the source {n_source:,}: the number of predicates "
+                    "that would isolate one of as many others was estimated"
                 )
         right, blind = (counted == 1 for counted in (count(targets, 2), count_by_chance(targets, 2)))
         found = {}
@@ -143,29 +143,29 @@ class PredicateAttack(Attack):
             found[depth] = Trials(name, success, elsewhere, baseline, alarms=OF_DEPTH)
         worst = max(found, key=lambda depth: found[depth].risk.low)
         if worst < len(right):
-            notes.append(f"of {len(right):,} predicates the {worst:,} likeliest count: they show the most, surely")
+            notes.append(f"of {len(right):,} predicates the {worst:,} likeliest count, which have the largest risk")
         variants = {each.attack: each for each in found.values()}
         return replace(found[worst], attack=self.name, variants=variants, notes=tuple(notes))
 
 
 def estimate_isolated(counts: IntArray, share: float) -> Tally:
-    """Count the predicates that isolate one of as many people as the source has, none of whom is in the data.
+    """Estimate how many predicates isolate one of as many people as the source has, none of whom is in the data.
 
-    *counts* says how many of the control group fulfil each; the source has *share* times as many people.
+    *counts* has how many of the control group satisfy each; the source has *share* times as many people.
     """
     if share <= 1:
-        # Of X who fulfil it, each is among the first n with chance q: exactly one is with X q (1 - q)^(X - 1).
+        # If each of X people is among the first n with probability q, exactly one is with X q (1 - q)^(X - 1).
         chance = float((counts * share * (1 - share) ** np.maximum(counts - 1, 0)).mean())
         return Tally(round(chance * len(counts)), len(counts))
-    trials = max(1, round(len(counts) / share**2))  # what a smaller group tells is worth fewer trials
+    trials = max(1, round(len(counts) / share**2))  # an estimate from a smaller group is worth fewer trials
     return Tally(round(extrapolate_isolated(counts, share) * trials), trials)
 
 
 def extrapolate_isolated(counts: IntArray, share: float) -> float:
-    """Return the share of predicates that isolate one among *share* times as many people as were counted.
+    """Return the share of predicates that isolate one person among *share* times as many people as were counted.
 
-    The expected numbers behind the counts are taken as a mixture, fitted by maximum likelihood over a fine grid. In
-    simulations its standard error is about that of so many trials as *share* squared goes into the predicates.
+    The expected numbers behind the counts are modelled as a mixture, fitted by maximum likelihood over a fine grid. In
+    simulations its standard error corresponds to (number of predicates) / *share* squared trials.
 
     >>> counts = np.random.default_rng(1).poisson(0.5, 20000)
     >>> bool(abs(extrapolate_isolated(counts, 2.0) - np.exp(-1)) < 0.02)
@@ -185,20 +185,19 @@ def extrapolate_isolated(counts: IntArray, share: float) -> float:
     return float(weight @ (share * grid * np.exp(-share * grid)))
 
 
-REACHES = (0.5, 1.0, 2.0, 4.0)  # how far a number may be from the published one, in scales of its noise
-MOST_KEPT = 6  # of the treated columns, as many numbers of them are tried
+REACHES = (0.5, 1.0, 2.0, 4.0)  # distances of a number from the published one, in scales of its noise
+MOST_KEPT = 6  # numbers of treated columns that are tried
 
 
 class SinglingOutAttack(PredicateAttack):
     """Isolates people: "one and only one is aged 34 to 36, widowed, and a teacher".
 
-    A predicate is what one published record shows in the columns that an adversary can know: the quasi-identifying
-    ones and those that are not sensitive. They are ordered by the chance that the person's own record meets it and
-    nobody else's does, as far as the release tells; of several predicates of a record the likeliest is asked.
-    See ADR 21.
+    A predicate is a published record in the columns that an adversary can know: the quasi-identifying and the
+    insensitive ones. Predicates are ordered by the probability, as far as the release shows, that the person's own
+    record satisfies them and no other does; of several predicates of a record the likeliest is tried. See ADR 21.
 
-    The baseline has predicates over the same attributes and of the same form, for which each label is drawn
-    from all labels of its attribute.
+    The baseline has predicates of the same form over the same attributes, with each label drawn from all labels of its
+    attribute.
     """
 
     name = "singling-out"
@@ -215,13 +214,12 @@ class SinglingOutAttack(PredicateAttack):
         everybody: People,  # noqa: ARG002
         rng: np.random.Generator,
     ) -> tuple[Count, Count]:
-        """Read predicates off the release."""
         found = find_likeliest(view, self.n_targets, rng)
         return partial(found.count, view), partial(found.draw_elsewhere(view, rng).count, view)
 
 
 def find_likeliest(view: ReleaseView, n: int, rng: np.random.Generator) -> Predicates:
-    """Return n different predicates, or all if there are fewer: the one that isolates somebody most likely comes first.
+    """Return n different predicates, or all if there are fewer: the one most likely to isolate a person comes first.
 
     Equally likely ones are ordered by how rare their conditions are together.
     """
@@ -230,10 +228,10 @@ def find_likeliest(view: ReleaseView, n: int, rng: np.random.Generator) -> Predi
     every = read[0] if len(read) == 1 else Candidates(*(np.concatenate(own) for own in zip(*read, strict=True)))
     asked = np.flatnonzero((every.label != NOTHING).any(axis=1))
     if not len(asked):
-        raise UsageError("the release shows nothing to tell people apart by: every label covers everything")
+        raise UsageError("the release does not distinguish people: every label covers all values")
     order = rng.permutation(asked)
     order = order[np.lexsort((every.rarity[order], -every.score[order]))]
-    for some in (order[: _REPEATED * n], order):  # the likeliest are enough unless many say the same
+    for some in (order[: _REPEATED * n], order):  # the likeliest are enough unless many are equal
         _, first = number_rows([every.far[some], *(every.label[some].T + 1)], len(some))
         best = some[np.sort(first)[:n]]
         if len(best) == n:
@@ -243,28 +241,27 @@ def find_likeliest(view: ReleaseView, n: int, rng: np.random.Generator) -> Predi
 
 
 class Candidates(NamedTuple):
-    """Of each of n records a predicate: the labels that it names, and how likely it isolates one person."""
+    """A predicate for each of n records: the labels that it names, and the probability that it isolates one person."""
 
     label: CodeArray  # (n, n_known) or NOTHING
-    far: CodeArray  # (n,) which of the reaches blurred numbers are asked within, from 1
-    score: FloatArray  # (n,) the chance, as far as the release tells
+    far: CodeArray  # (n,) the reach for blurred numbers, from 1
+    score: FloatArray  # (n,) the probability
     rarity: FloatArray  # (n,) logarithm of the product of its conditions' shares
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """What a release tells of each known attribute: how frequent labels are, and how far they can be believed."""
+    """The frequencies of the labels of each known attribute, and how reliable they are."""
 
-    shares: tuple[tuple[FloatArray, ...], ...]  # of no reach and of each, of each attribute (n_labels,)
-    blurs: FloatArray  # (n_known,) scale of the noise of numbers, else 0
-    moved: FloatArray  # (n_known,) share of the values that stand in other rows than their own
-    stay: FloatArray  # (n_reaches + 1, n_known) how likely a number is at most so far from the published one
+    shares: tuple[tuple[FloatArray, ...], ...]  # for no reach and for each, for each attribute (n_labels,)
+    blurs: FloatArray  # (n_known,) scale of the noise of numbers, or 0
+    moved: FloatArray  # (n_known,) share of the values that are in other people's rows
+    stay: FloatArray  # (n_reaches + 1, n_known) probability that a number is within the reach of the published one
     n_rows: int
-    unseen: float  # people of whom no published record tells whether they meet a predicate
+    unseen: float  # people without a published record
 
     @classmethod
     def of(cls, view: ReleaseView) -> Columns:
-        """Count a release."""
         records, treatments = view.read_records(), view.treatments
         blurs, counts = np.zeros(len(view.known)), []
         for a, (name, stated) in enumerate(zip(view.known, view.labels, strict=True)):
@@ -292,7 +289,8 @@ class Columns:
     def weigh(self, labels: CodeArray, chance: FloatArray) -> Iterator[Candidates]:
         """Yield predicates of records: with fewer and fewer of the treated columns, and with each of the reaches.
 
-        *chance* is (n,) how likely a record's labels belong together. The commonest of the treated labels go first.
+        *chance* is (n,) the probability that a record's labels belong together. The most frequent of the treated labels
+        are left out first.
         """
         treated = np.flatnonzero((self.blurs > 0) | (self.moved > 0))
         if not len(treated):
@@ -306,13 +304,13 @@ class Columns:
                 asked = labels != NOTHING
                 asked[:, treated] &= rank < n_kept
                 yield self._score(np.where(asked, labels, NOTHING), far, chance)
-            for alone in np.flatnonzero(self.moved > 0) if far < 2 else ():  # whatever it was moved to, somebody has it
+            for alone in np.flatnonzero(self.moved > 0) if far < 2 else ():  # a moved value is still another person's
                 asked = np.arange(labels.shape[1]) == alone
                 yield self._score(np.where(asked, labels, NOTHING), far, chance)
 
     def _score(self, label: CodeArray, far: int, chance: FloatArray) -> Candidates:
-        """Return predicates with the chance that each isolates one person."""
-        label += 1  # in place: for millions of rows, a copy takes much memory
+        """Return predicates with the probability that each isolates one person."""
+        label += 1  # in place, because a copy of millions of rows needs much memory
         group, _ = number_rows(list(label.T[self.blurs <= 0]) if self.blurs.any() else list(label.T), len(label))
         label -= 1
         others = np.bincount(group)[group] - 1
@@ -327,20 +325,20 @@ class Columns:
             rarity += np.log(np.maximum(share, 1e-300))
             if blur > 0:
                 own *= np.where(asked, stay, 1.0)
-                alike *= share  # a record that shows the same in all columns without noise meets it, too, so likely
+                alike *= share  # the probability that a record with the same labels without noise satisfies it
             if moved > 0:
                 stays = 1 - np.where(asked & several, moved, 0.0)
                 own *= stays + (1 - stays) * share
                 alike *= stays
                 still *= stays
         own *= (1 - alike) ** others
-        unseen = self.unseen + self.n_rows * (1 - still)  # who show something else
+        unseen = self.unseen + self.n_rows * (1 - still)  # people whose record shows other values
         own *= np.exp(-unseen * np.exp(rarity))
         return Candidates(label, np.full(len(label), far, dtype=np.int32), own, rarity)
 
 
 def _count_within(stated: Labels, counts: IntArray) -> FloatArray:
-    """Return (n_labels,) how many records each label covers, if those of a label are spread evenly over its codes."""
+    """Return (n_labels,) how many records each label covers if those under a label are spread evenly over its codes."""
     density = np.zeros(int(stated.high.max()) + 1)
     each = counts / np.maximum(stated.high - stated.low, 1)
     np.add.at(density, stated.low, each)
@@ -350,7 +348,7 @@ def _count_within(stated: Labels, counts: IntArray) -> FloatArray:
 
 
 def _count_near(stated: Labels, counts: IntArray, reach: float) -> FloatArray:
-    """Return (n_labels,) how many records have a number that is at most so far from each label's."""
+    """Return (n_labels,) how many records have a number within *reach* of each label's."""
     order = np.argsort(stated.middles)
     before = np.append(0, np.cumsum(counts[order]))
     ranked = stated.middles[order]
@@ -359,7 +357,7 @@ def _count_near(stated: Labels, counts: IntArray, reach: float) -> FloatArray:
 
 
 def _choose(columns: Columns, ways: Iterable[tuple[CodeArray, FloatArray]]) -> Candidates:
-    """Return the likeliest predicate of each record, given ways to put it together, each with its chance."""
+    """Return the likeliest predicate of each record, given ways to combine its parts, each with its probability."""
     every = (each for labels, chance in ways for each in columns.weigh(labels, chance))
     best = next(every)
     for each in every:
@@ -374,9 +372,9 @@ def _choose(columns: Columns, ways: Iterable[tuple[CodeArray, FloatArray]]) -> C
 
 
 def _link_records(view: ReleaseView) -> Iterator[list[tuple[CodeArray, FloatArray]]]:
-    """Yield of each part its records, by themselves and with more and more other parts, and how likely those belong.
+    """Yield for each part its records, alone and with more and more other parts, and how likely these belong together.
 
-    Of another part the most frequent of what the bucket has is taken; the part that is least in doubt comes first.
+    The other parts contribute their most frequent labels in the bucket; the most certain part comes first.
     """
     tells = [stated.tells for stated in view.labels]
     parts = []
@@ -397,7 +395,7 @@ def _link_records(view: ReleaseView) -> Iterator[list[tuple[CodeArray, FloatArra
 def _add_part(bucket: CodeArray, labels: CodeArray, other: CodeArray) -> tuple[CodeArray, FloatArray]:
     """Return (n, n_known) the most frequent labels that another part has in each record's bucket, and their share.
 
-    Where parts have attributes in common, only what agrees in these counts.
+    If parts have attributes in common, only rows that agree in them count.
     """
     n = len(bucket)
     shared = (labels != NOTHING).any(axis=0) & (other != NOTHING).any(axis=0)

@@ -1,4 +1,4 @@
-"""A release of any kind, and people, as an adversary has them: what is left for somebody whose values are known."""
+"""A release of any kind, and people, as an adversary has them: the values that remain for known quasi values."""
 
 from __future__ import annotations
 
@@ -37,33 +37,31 @@ from shoal.release.forms.base import Form
 from shoal.release.published import PublishedRelease, encode_column
 from shoal.release.release import Release
 from shoal.release.sliced.table import SlicedTable, column_codes, number_rows
-from shoal.taxonomies.fitting import default_builder
-from shoal.taxonomies.tree import Taxonomy
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _AT_ONCE = 512  # queries
 _CELLS = 2**22  # of queries and buckets
-_NEAREST = 2_000  # boxes among which the nearest is looked for
-_REACH = 2.0  # times the scale of noise: how far a number in a bucket may be from a person's own
+_NEAREST = 2_000  # boxes that are searched for the nearest
+_REACH = 2.0  # times the scale of noise: the largest distance of a number in a bucket from a person's own
 UNKNOWN = -1  # code of an attribute that an adversary does not know of a person
 
 
 class Covering(NamedTuple):
-    """Of each query the classes that cover it."""
+    """The classes that cover each query."""
 
     start: IntArray  # (n_queries + 1,)
     boxes: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Left:
-    """What a release leaves for each of n people; nothing for those whom no box covers."""
+class Remainder:
+    """The sensitive values that a release leaves for each of n people; none if no box covers the person."""
 
-    weights: FloatArray  # (n, n_values) of the sensitive values, in proportion to what an adversary believes
+    weights: FloatArray  # (n, n_values) in proportion to the adversary's belief in each value
     entries: IntArray  # (n,) published entries that may be the person's
-    far: FloatArray  # (n,) 0 if boxes cover the person, else how far the nearest are, or infinite
+    far: FloatArray  # (n,) 0 if boxes cover the person; otherwise the distance of the nearest, or infinity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,18 +69,19 @@ class ReleaseView:
     """The published rows and their manifest, in codes that the attacks share.
 
     A release has parts, and each row of a part lies in a *box* over the quasi attributes: the values that its labels
-    cover. A generalized release, and one whose rows are values as they are, has one part and one bucket.
+    cover. A generalized release, and one with unchanged values, has one part and one bucket.
     """
 
     release: PublishedRelease
     rows: pa.Table
+    contents: Sequence[tuple[pa.Table, CodeArray]]  # the distinct rows of each part, and which of them each row has
     space: Space
     parts: tuple[ViewPart, ...]
     labels: tuple[Labels, ...]  # of each known attribute
     bucket: CodeArray  # (n_rows,)
     sizes: FloatArray  # (n_buckets,)
     secrets: Mapping[str, Secret]
-    scales: FloatArray  # (n_known,) what counts as far in a number
+    scales: FloatArray  # (n_known,) the range of each number
     sliced: SlicedTable | None
     policy: Policy | None
     treatments: Treatments
@@ -100,13 +99,14 @@ class ReleaseView:
     ) -> ReleaseView:
         """View a published release as an adversary does.
 
-        A policy tells taxonomies that the manifest does not. Sensitive numbers are put into the ranges of another view.
+        A policy adds taxonomies that the manifest does not contain. Sensitive numbers are put into the ranges of the
+        view *like*.
         """
         treatments = Treatments.of(release.manifest)
         attributes = treatments.attributes
         if not any(attribute.role == "quasi" for attribute in attributes.values()):
             why = "all quasi attributes are tokens" if treatments.tokens else "no attribute is quasi-identifying"
-            raise UsageError(f"{why}: the release has nothing to know people by")
+            raise UsageError(f"{why}, so people cannot be looked up in the release")
         table, form = release.read_texts(), release.form
         sliced = None if form.whole_records else SlicedTable.of(table, release.manifest.parts)
         bucket = np.zeros(table.num_rows, dtype=np.int32) if sliced is None else sliced.bucket
@@ -134,13 +134,14 @@ class ReleaseView:
                 column, place = contents[own][0].column(name), contents[own][1]
                 secrets[name] = Secret.of(own, parts[own].pairs, column, place, attribute, treatments, model)
         sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
+        scales = scales_of(parts)
         return cls(
-            release, table, space, parts, labels, bucket, sizes, secrets, scales_of(parts), sliced, policy, treatments
-        )  # fmt: skip
+            release, table, contents, space, parts, labels, bucket, sizes, secrets, scales, sliced, policy, treatments
+        )
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The attributes that an adversary can know of a person: the quasi-identifying ones."""
+        """The quasi attributes, which an adversary can know of a person."""
         return self.space.attributes
 
     @property
@@ -153,7 +154,7 @@ class ReleaseView:
 
     @property
     def generalized(self) -> bool:
-        """Whether some attribute that people are known by is published in labels."""
+        """Whether some quasi attribute is published in labels."""
         return any(self.manifest.attributes[name].boxed for name in self.known)
 
     @property
@@ -167,26 +168,25 @@ class ReleaseView:
 
     @property
     def as_they_are(self) -> bool:
-        """Whether rows show values rather than labels, so that nobody need be covered if values were changed."""
+        """Whether rows show values rather than labels: if values were changed, no row may cover the person."""
         return self.sliced is None and not self.generalized
 
     @property
     def may_miss(self) -> bool:
-        """Whether somebody who is in the data need not be covered, for quasi values were changed, or may have been."""
+        """Whether a member of the data may not be covered because quasi values were changed, or may have been."""
         return self.as_they_are or any(self.treatments.by_chance(name) for name in self.known)
 
     @property
     def together(self) -> BoolArray:
-        """(n_known,) which attributes stand in the rows of the people they are of, as far as one can tell."""
+        """(n_known,) whether the values of each attribute are in the rows of their own people."""
         return np.array([not self.treatments.is_unlinked(name) for name in self.known])
 
     def people(self, table: pa.Table, stated: str, *, partly: bool = False, person: CodeArray | None = None) -> People:
         """Return people in the codes of this release; *stated* names their table in messages.
 
-        *person* says whose rows they are, those of a person side by side; without it each is somebody else's.
-
-        A quasi attribute that the table does not have is refused or, if people are known *partly*, unknown. Where a
-        technique changes a value in a way that everybody can follow, the codes are those of the changed value.
+        *person* has the person of each row, with a person's rows adjacent; by default each row is a different person. A
+        quasi attribute that the table does not have is refused or, if people are known *partly*, unknown. If a
+        technique changes a value in a way that the adversary can repeat, the codes belong to the changed value.
         """
         if not table.num_rows:
             raise InputError(f"{stated} is empty")
@@ -197,10 +197,13 @@ class ReleaseView:
                 if partly or name in self.treatments.named:
                     codes[:, place] = UNKNOWN
                     continue
-                raise InputError(f"{stated} has no column {name!r}, which the release knows as quasi-identifying")
+                raise InputError(f"{stated} has no column {name!r}, a quasi-identifier of the release")
             index, known = split_values(table.column(name))
-            cover = self.space.covers[place]
-            values = self.treatments.apply(name, known, _range_of(self, place))
+            cover, published = self.space.covers[place], self.labels[place].spans[:, 0]
+            ends = None  # the smallest and the greatest number, if values are published
+            if not self.manifest.attributes[name].boxed and np.isfinite(published).any():
+                ends = float(np.nanmin(published)), float(np.nanmax(published))
+            values = self.treatments.apply(name, known, ends)
             codes[:, place] = np.append(self.space.codes(place, values), np.int32(cover.missing))[index]
             if cover.kind in ("number", "date"):
                 read = read_numbers(values, cover.kind, cover.format)
@@ -214,18 +217,18 @@ class ReleaseView:
         return People(codes, numbers, secrets, table, own)
 
     def hulls(self, codes: CodeArray) -> CodeArray:
-        """Return (n, 2 n_known) what is known of people with these codes: from and below, attribute by attribute.
+        """Return (n, 2 n_known) the ranges of people with these codes: from and below, attribute by attribute.
 
-        What does not stand in people's own rows is as good as unknown.
+        Attributes whose values are not in their people's rows count as unknown.
         """
         unknown = (codes == UNKNOWN) | ~self.together
         ends = [np.where(unknown, 0, codes), np.where(unknown, self.widths, codes + 1)]
         return np.stack(ends, axis=2).reshape(len(codes), -1).astype(np.int32)
 
     def _queries(self, codes: CodeArray, numbers: FloatArray) -> tuple[CodeArray, FloatArray, CodeArray]:
-        """Return what is known of people, each combination once: hulls, numbers, and (n,) which of them each person is.
+        """Return the distinct combinations of known values: hulls, numbers, and (n,) the combination of each person.
 
-        Of somebody who is known by little, most records may be the person's: that is not to be asked again.
+        For people with few known values most records match, so equal queries are made only once.
         """
         unknown = (codes == UNKNOWN) | ~self.together
         stated = np.where(unknown, UNKNOWN, codes)
@@ -234,15 +237,15 @@ class ReleaseView:
         person, first = number_rows(columns, len(codes))
         return self.hulls(stated[first]), read[first], person
 
-    def find_left(self, secret: Secret, people: People) -> Left:
-        """Return what is left for people whose every quasi value is known.
+    def find_left(self, secret: Secret, people: People) -> Remainder:
+        """Return the values that remain for people whose quasi values are all known.
 
-        Each sensitive value has the records of the most specific boxes that cover the person or, of a sliced release,
-        p(t,.) of Li, Li, Zhang and Molloy: the sum over buckets of the matching degree times the share among what
-        matches. If no box covers a person, and the release has one part, the nearest boxes count.
+        Each sensitive value has the records of the most specific boxes that cover the person or, in a sliced release,
+        p(t,.) of Li, Li, Zhang and Molloy: the sum over buckets of the matching degree times the value's share of the
+        matching entries. If no box covers a person, and the release has one part, the nearest boxes count.
         """
         hulls, numbers, person = self._queries(people.codes, people.numbers)
-        n, n_values, held = len(hulls), len(secret.values), secret.entries
+        n, n_values, of_pair = len(hulls), len(secret.values), secret.entries
         weights, entries, far = np.zeros((n, n_values)), np.zeros(n, dtype=np.int64), np.zeros(n)
         part = self.parts[secret.part]
 
@@ -257,19 +260,19 @@ class ReleaseView:
                 entry, pair = self.match_pairs(part, covering, factors)
                 query, factor = rows_of(factors.indptr)[entry], factors.data[entry]
             entries[rows] = np.bincount(query, part.pairs.records[pair], len(own[0]))
-            spread, value = gather_entries(held.start, pair)
-            key = query[spread] * n_values + held.value[value]
-            weights[rows] = np.bincount(key, factor[spread] * held.weight[value], len(own[0]) * n_values).reshape(
-                -1, n_values
-            )
+            spread, value = gather_entries(of_pair.start, pair)
+            key = query[spread] * n_values + of_pair.value[value]
+            total = np.bincount(key, factor[spread] * of_pair.weight[value], len(own[0]) * n_values)
+            weights[rows] = total.reshape(-1, n_values)
 
         self.in_blocks(n, block)
-        return Left(weights[person], entries[person], far[person])
+        return Remainder(weights[person], entries[person], far[person])
 
     def believe(self, secret: Secret, people: People) -> FloatArray:
-        """Return (n, n_values) in proportion to what is believed of people, given how often values were moved.
+        """Return (n, n_values) weights in proportion to the belief in each value, given how often values were moved.
 
-        With the share that was moved a value of the same group is believed, whichever: a group kept its values.
+        If a share of the values was moved within groups, this share of the belief goes to the values of the person's
+        group.
         """
         weights = self.find_left(secret, people).weights
         if secret.moved == 0:
@@ -283,9 +286,10 @@ class ReleaseView:
         return np.asarray((1 - secret.moved) * own + secret.moved * usual)
 
     def copies(self, codes: CodeArray, numbers: FloatArray, *, near: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Return (n,) how many published records may be each person's, and how far the nearest is if none may.
+        """Return (n,) how many published records may be each person's, and the distance of the nearest if none may.
 
-        Of a sliced release the number is what is expected over all ways to link the parts, and nothing is near.
+        For a sliced release the number is the expectation over all ways to link the parts, and near records do not
+        count.
         """
         hulls, numbers, person = self._queries(codes, numbers)
         found, far = np.zeros(len(hulls)), np.zeros(len(hulls))
@@ -304,25 +308,27 @@ class ReleaseView:
         return found[person], far[person]
 
     def read_records(self, rows: IntArray | None = None) -> list[CodeArray]:
-        """Return of each part (n, n_known) the labels of all rows or some, -1 for attributes that it does not have."""
-        chosen = slice(None) if rows is None else rows
-        whole = [(self.rows, np.arange(self.n_rows))]
-        contents = whole if self.sliced is None else [(part.distinct, part.codes) for part in self.sliced.parts]
+        """Return for each part (n, n_known) the labels of all rows or some, -1 for attributes of other parts."""
         found = []
-        for table, place in contents:
-            labels = np.full((len(place[chosen]), len(self.known)), -1, dtype=np.int32)
-            for a, name in enumerate(self.known):
-                if name in table.column_names:
-                    codes, texts = encode_column(table.column(name))
-                    number = self.labels[a].number
-                    labels[:, a] = np.array([number[text] for text in texts], dtype=np.int32)[codes][place[chosen]]
-            found.append(labels)
+        for part, (_, place) in enumerate(self.contents):
+            chosen = place if rows is None else place[rows]
+            labels = [
+                self.read_labels(part, a)[chosen] if own else np.full(len(chosen), -1, dtype=np.int32)
+                for a, own in enumerate(self.parts[part].known)
+            ]
+            found.append(np.stack(labels, axis=1))
         return found
 
-    def widen(self, tables: Sequence[pa.Table]) -> ReleaseView:
-        """Return the view of whoever knows people by columns, too, that are neither quasi-identifying nor sensitive.
+    def read_labels(self, part: int, attribute: int) -> CodeArray:
+        """Return (n_distinct,) the label of an attribute in each distinct row of a part."""
+        codes, texts = encode_column(self.contents[part][0].column(self.known[attribute]))
+        number = self.labels[attribute].number
+        return np.array([number[text] for text in texts], dtype=np.int32)[codes]
 
-        All *tables* about people must have them. The classes of an agreed plan are of its attributes only.
+    def widen(self, tables: Sequence[pa.Table]) -> ReleaseView:
+        """Return the view of an adversary who also has the insensitive columns that all *tables* about people have.
+
+        The classes of an agreed plan do not depend on these columns, so such a view stays the same.
         """
         more = {
             name: "quasi"
@@ -334,7 +340,6 @@ class ReleaseView:
         return self if not more or self.form.by_plan else self.change_roles(more)
 
     def change_roles(self, roles: Mapping[str, str]) -> ReleaseView:
-        """Return the view of the same rows, some of whose attributes have other roles."""
         manifest = self.manifest.change_roles(roles)
         return ReleaseView.of(replace(self.release, manifest=manifest, data=self.rows, folder=None), self.policy)
 
@@ -342,7 +347,10 @@ class ReleaseView:
         return self.people(people.table, "the people attacked", partly=True, person=people.person)
 
     def factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> csr_array:
-        """Return (n_queries, n_buckets) one by the bucket's size times its share in each part but one, if all match."""
+        """Return (n_queries, n_buckets) the product of the shares that match, divided by the bucket's size.
+
+        One part may be left out; parts without a known attribute match everywhere.
+        """
         from scipy.sparse import csr_array, diags_array
 
         known, n_buckets = hulls[:, 1::2] - hulls[:, ::2] < self.widths, len(self.sizes)
@@ -364,13 +372,13 @@ class ReleaseView:
                 )
                 shares = known_before @ found.multiply(shares) + new @ shares + others @ found
             found, begun = shares, begun | stated
-        if not begun.all():  # of whom no part tells anything, all buckets match
+        if not begun.all():  # people without known values match all buckets
             found = found + csr_array(np.broadcast_to(~begun[:, np.newaxis], found.shape).astype(float))
         found.data /= self.sizes[found.indices]
         return found
 
     def match_pairs(self, part: ViewPart, covering: Covering, factors: csr_array) -> tuple[IntArray, IntArray]:
-        """Return the pairs of matching buckets and classes that cover the query: each one's factor, by its place."""
+        """Return the pairs of a covering class and a matching bucket, each with the place of its factor."""
         start, by_bucket = group_items(part.pairs.second, len(self.sizes))
         entry, place = gather_entries(start, factors.indices)
         pair = by_bucket[place]
@@ -382,10 +390,10 @@ class ReleaseView:
     def cover(
         self, part: ViewPart, hulls: CodeArray, numbers: FloatArray, *, near: bool
     ) -> tuple[Covering, FloatArray]:
-        """Return of each query the classes that may be the person's, and how far they are; see the kernel.
+        """Return the classes that may be each person's, and their distance; see the kernel.
 
-        Unless values were changed by chance, whom no box covers is not in the data, and what is near is a guess, for
-        which two thousand of the boxes are enough: they stand in the order of the rows, which were shuffled.
+        If values were not changed by chance, a person whom no box covers is not in the data, and two thousand boxes are
+        enough to guess from the nearest: boxes are in the order of the rows, which were shuffled.
         """
         changed = any(self.treatments.by_chance(name) for name in self.known)
         step = 0 if not near else 1 if changed else max(1, len(part.boxes.hulls) // _NEAREST)
@@ -404,8 +412,8 @@ class ReleaseView:
     ) -> tuple[Covering, FloatArray]:
         """Return the most specific of the classes that cover each query; see ``cover``.
 
-        The method puts people into the most specific class unless it moves their records. That says nothing about
-        buckets, about the classes of a plan, or about values that were changed or are unknown: all classes count then.
+        The method puts people into the most specific class unless it moves their records. This is wrong for buckets,
+        the classes of a plan, and values that were changed or are unknown: all classes count then.
         """
         covering, far = self.cover(part, hulls, numbers, near=near)
         changed = any(self.treatments.by_chance(name) for name in self.known)
@@ -420,7 +428,7 @@ class ReleaseView:
         return Covering(np.searchsorted(query[kept], np.arange(len(hulls) + 1)), covering.boxes[kept]), far
 
     def find_classes(self, part: ViewPart, people: People) -> CodeArray:
-        """Return (n,) the only most specific class of a part that covers each person, or -1."""
+        """Return (n,) the most specific class of a part that covers each person, -1 if there is none or several."""
         (start, classes), _ = self.cover_closely(part, self.hulls(people.codes), people.numbers, near=False)
         found = np.full(len(people), -1, dtype=np.int32)
         one = np.diff(start) == 1
@@ -428,33 +436,15 @@ class ReleaseView:
         return found
 
     def in_blocks(self, n: int, block: Callable[[slice], None]) -> None:
-        """Run *block* on runs of n people, in threads."""
+        """Run *block* on ranges of n people, in threads."""
         size = max(1, min(_AT_ONCE, _CELLS // len(self.sizes)))
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
             for _ in threads.map(block, [slice(begin, begin + size) for begin in range(0, n, size)]):
                 pass
 
 
-def build_known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonomy | None:
-    """Return the taxonomy that the policy gives an attribute, for the values of everybody; None without a policy."""
-    attribute = None if view.policy is None else view.policy.attributes.get(name)
-    if attribute is None:
-        return None
-    column = everybody.table.column(name)
-    whole = column.combine_chunks()
-    values = whole.dictionary.take(whole.indices.unique()) if pa.types.is_dictionary(whole.type) else whole.unique()
-    values = values.drop_null()
-    builder = attribute.taxonomy or default_builder(values.type, values)
-    tree = builder.build(values)
-    if column.null_count:
-        tree = tree.with_missing()
-    if (tree.encode(values) < 0).any():
-        raise UsageError(f"column {name!r} has values outside the policy's taxonomy: it is not the release's policy")
-    return tree
-
-
 def encode_together(columns: Sequence[pa.ChunkedArray]) -> CodeArray:
-    """Return (n,) codes that differ where texts do, over the rows of several columns one after the other."""
+    """Return (n,) codes of the rows of several columns, one after the other; equal texts have equal codes."""
     chunks = [chunk for column in columns for chunk in column.cast(pa.string()).chunks]
     return column_codes(pa.chunked_array(chunks, pa.string()))
 
@@ -462,9 +452,9 @@ def encode_together(columns: Sequence[pa.ChunkedArray]) -> CodeArray:
 def match_texts(
     ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray], *, alone: bool
 ) -> tuple[IntArray, IntArray]:
-    """Return the rows of two tables that have the same texts, which stand once there and, if *alone*, once here.
+    """Return the rows of two tables with equal texts that occur once in the second and, if *alone*, once in the first.
 
-    A missing text is like no other.
+    Missing texts match no text.
     """
     n = len(ours[0])
     text, first = number_rows(list(map(encode_together, zip(ours, theirs, strict=True))), n + len(theirs[0]))
@@ -477,11 +467,3 @@ def match_texts(
     place[text[n:]] = np.arange(len(theirs[0]))
     rows = np.flatnonzero(once[text[:n]])
     return rows, place[text[rows]]
-
-
-def _range_of(view: ReleaseView, place: int) -> tuple[float, float] | None:
-    """Return the least and the greatest number of an attribute whose values are published, or None."""
-    own = view.labels[place].spans[:, 0]
-    if view.manifest.attributes[view.known[place]].boxed or not np.isfinite(own).any():
-        return None
-    return float(np.nanmin(own)), float(np.nanmax(own))

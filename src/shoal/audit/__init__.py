@@ -1,1 +1,1 @@
-"""The risk of a table before it is released: uniqueness, population estimates, membership, findings."""
+"""Risk before and after a release: uniqueness, population estimates, findings, and the decision record."""

@@ -1,4 +1,4 @@
-"""The audit: a table and a policy in, the risk of publishing the table as it is out."""
+"""The audit: the risk of publishing a table unchanged, given a policy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from shoal.audit.survey import estimate_loglinear, individual_risk
 from shoal.audit.uniqueness import fastest_order, minimal_sets, search_sets
 from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
 from shoal.columns.base import list_changed
-from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError, UsageError
+from shoal.core.kernels import find_starts
 from shoal.core.progress import Progress, show_progress
 from shoal.core.results import Finding
 from shoal.engines.local import LocalEngine
@@ -46,13 +46,26 @@ def audit(
     sample_fraction: float | None = None,
     progress: Progress | None = None,
 ) -> result.Audit:
-    """Measure what anybody could learn from the table if it were published as it is, identifiers left out.
+    """Measure the risk of publishing the table unchanged, without identifiers.
 
-    *population* is a table of all people among whom somebody may search, with the quasi columns; those that the
-    policy's models name are used as well. All sets of up to *largest_set* quasi attributes are looked at, and the
-    smallest ones that make more than *threshold* of the records unique are named. If the table is a random sample,
-    *sample_fraction* of its population, it is estimated how many people are unique there.
+    Parameters
+    ----------
+    data
+        The table, in memory or a file.
+    policy
+        The roles of its columns, and the privacy models to judge.
+    population
+        A table of the people among whom an attacker may search, with the quasi columns. Populations that the policy's
+        models name are used as well.
+    largest_set
+        All sets of up to this many quasi attributes are examined.
+    threshold
+        The smallest sets that make more than this share of the records unique are listed.
+    sample_fraction
+        The table is a random sample, this fraction of its population; the audit estimates population uniqueness.
 
+    Examples
+    --------
     >>> import pyarrow as pa
     >>> people = pa.table({"age": [34, 34, 51], "sex": ["F", "F", "M"], "illness": ["flu", "flu", "gout"]})
     >>> roles = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "illness": {"role": "sensitive"}}
@@ -68,65 +81,77 @@ def audit(
         raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {threshold}")
     if sample_fraction is not None:
         check_fraction(sample_fraction)
-    loaded, source = _open_table(data, Policy.load(policy))
+    loaded = Policy.load(policy)
+    source = open_source(data, loaded.source)
+    check_columns(loaded, source)
+    if loaded.survey_weight is not None:
+        check_weights(source, loaded.survey_weight)
+    loaded, source = unfold_baskets(loaded, source)
     populations = open_populations(loaded)
     if population is not None:
         other = open_source(population, loaded.source)
         populations[other.name if other.name not in populations else f"{other.name} (given)"] = other
-    engine = LocalEngine()
     with show_progress(progress) as showing:
-        raw = read_raw(source, loaded, populations, engine, showing)
-        units = count_appearances(source, loaded, raw, engine, showing)
-        found, quasi = units.appearances, raw.quasi_columns()
-        people = raw.sizes if found is None else found.class_sizes()
-        sets, special = search_sets(quasi, people, largest_set, showing)
-        weight = loaded.survey_weight
-        individual = None if weight is None else individual_risk(source, weight, raw, engine, showing)
-        order, columns = fastest_order(quasi, people, showing), result.column_risks(raw, loaded, showing)
+        return _measure(source, loaded, populations, largest_set, threshold, sample_fraction, showing)
+
+
+def _measure(
+    source: Source,
+    policy: Policy,
+    populations: dict[str, Source],
+    largest_set: int,
+    threshold: float,
+    fraction: float | None,
+    progress: Progress,
+) -> result.Audit:
+    engine = LocalEngine()
+    raw = read_raw(source, policy, populations, engine, progress)
+    units = count_appearances(source, policy, raw, engine, progress)
+    found, quasi = units.appearances, raw.quasi_columns()
+    people = raw.sizes if found is None else found.class_sizes()
+    sets, special = search_sets(quasi, people, largest_set, progress)
+    weight = policy.survey_weight
     sizes, prosecutor, codes = raw.sizes, result.search_risk(people, people), [one.codes for one in quasi]
+    risks: dict[str, result.PopulationRisk] = {}
+    for requirement in raw.encoding.problem.requirements:
+        name = requirement.population_name
+        if requirement.population is not None and name not in risks:
+            n_people = int(requirement.population.sum())
+            risks[name] = result.population_risk(name, n_people, people, raw.people(requirement)[0])
     return result.Audit(
         source=source.name,
         rows=raw.counted.n_rows,
         records=raw.n_records,
-        missing=loaded.missing,
+        missing=policy.missing,
         missing_values=result.missing_values(raw),
-        quasi=loaded.names("quasi"),
+        quasi=policy.names("quasi"),
         classes=raw.n_classes,
         smallest_class=int(sizes.min()),
         unique_records=int((sizes == 1).sum()),
         class_sizes=tuple(size_histogram(sizes)),
         prosecutor=prosecutor,
-        marketer=prosecutor.mean,  # classes / people of classes
-        populations=_population_risks(raw, people),
-        models=verdicts(raw, loaded.privacy, people, units.by_people, None if found is None else found.class_of),
+        marketer=prosecutor.mean,
+        populations=tuple(risks.values()),
+        models=verdicts(raw, policy.privacy, people, units.by_people, None if found is None else found.class_of),
         sensitive=sensitive_risks(raw),
         sets=sets,
         threshold=threshold,
         minimal_sets=minimal_sets(sets, threshold),
-        fastest_order=order,
-        columns=columns,
-        special=result.SpecialRisk.of(special, sample_fraction),
-        uniqueness=None if sample_fraction is None else estimate_uniqueness(people, sample_fraction),
-        loglinear=() if sample_fraction is None else estimate_loglinear(codes, people, sample_fraction),
-        persons=None if found is None or loaded.unit is None else person_risk(loaded.unit, found),
-        households=None if found is None or loaded.household is None else household_risk(loaded.household, found),
-        individual=individual,
-        findings=_find(raw, loaded, source),
-        not_applied=(*list_changed(loaded.techniques), *(("sample",) if loaded.sample is not None else ())),
+        fastest_order=fastest_order(quasi, people, progress),
+        columns=result.column_risks(raw, policy, progress),
+        special=result.SpecialRisk.of(special, fraction),
+        uniqueness=None if fraction is None else estimate_uniqueness(people, fraction),
+        loglinear=() if fraction is None else estimate_loglinear(codes, people, fraction),
+        persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
+        households=None if found is None or policy.household is None else household_risk(policy.household, found),
+        individual=None if weight is None else individual_risk(source, weight, raw, engine, progress),
+        findings=_find(raw, policy, source),
+        not_applied=(*list_changed(policy.techniques), *(("sample",) if policy.sample is not None else ())),
     )
 
 
-def _open_table(data: object, policy: Policy) -> tuple[Policy, Source]:
-    """Refuse columns that are missing and weights that are none; return attributes in place of baskets."""
-    source = open_source(data, policy.source)
-    check_columns(policy, source)
-    if policy.survey_weight is not None:
-        check_weights(source, policy.survey_weight)
-    return unfold_baskets(policy, source)
-
-
 def _find(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
-    """Look at the table as it is, as if it were published so under the policy's promises."""
+    """Return the findings about the unchanged table, as if it were published under the policy's guarantees."""
     names = raw.counted.columns
     form = read_form(
         describe_plain({name: {"role": policy.attributes[name].role, "kind": "category"} for name in names})
@@ -138,21 +163,11 @@ def _find(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
     return find_all(table, policy.accept)
 
 
-def _population_risks(raw: RawTable, people: IntArray) -> tuple[result.PopulationRisk, ...]:
-    risks: dict[str, result.PopulationRisk] = {}
-    for requirement in raw.encoding.problem.requirements:
-        name = requirement.population_name
-        if requirement.population is not None and name not in risks:
-            candidates, _ = raw.people(requirement)
-            risks[name] = result.population_risk(name, int(requirement.population.sum()), people, candidates)
-    return tuple(risks.values())
-
-
 class CountedUnits(NamedTuple):
     """Persons and households by class; None if the policy names neither.
 
-    With them come the models of values, by their place in the policy, as they count these people: none that compares
-    distributions, and none at all if records name nobody.
+    With them come the models of values, by their place in the policy, that can count these people: none that compares
+    distributions, and none at all if records have no person.
     """
 
     appearances: Appearances | None
@@ -167,20 +182,16 @@ def count_appearances(
     if not names:
         return CountedUnits(None, {})
     quasi, sensitive = policy.names("quasi"), policy.names("sensitive")
-    # As for the table itself, classes come in the ascending order of their quasi values.
+    # As in the table itself, classes are in ascending order of their quasi values.
     counted = engine.count(source, (*names, *sensitive, *quasi), progress)
-    place = {name: number for number, name in enumerate(counted.columns)}
-    codes = {name: counted.codes(place[name]) for name in counted.columns}
+    codes = {name: counted.codes(number) for number, name in enumerate(counted.columns)}
     kept = np.ones(len(counted.run.counts), dtype=np.bool_)
     if policy.missing == "drop":
-        for name in (*quasi, *sensitive):
-            kept &= codes[name] != 0
+        kept = np.logical_and.reduce([codes[name] != 0 for name in (*quasi, *sensitive)])
     codes = {name: column[kept] for name, column in codes.items()}
-    new = np.zeros(int(kept.sum()), dtype=np.bool_)
-    for name in quasi:
-        new[1:] |= codes[name][1:] != codes[name][:-1]
+    starts = find_starts([codes[name] for name in quasi])
     found = Appearances(
-        class_of=np.cumsum(new),
+        class_of=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, int(kept.sum())))),
         person=None if policy.unit is None else codes[policy.unit],
         household=None if policy.household is None else codes[policy.household],
         records=counted.run.counts[kept],

@@ -1,7 +1,7 @@
-"""Counting over the published rows as they pass: who is unique by what, and which classes have nearly one value.
+"""Counting over the published rows as they pass: which values are unique, and which classes have nearly one value.
 
-Values are 64-bit hashes. Where more than ``_MOST`` different ones come, only those below a threshold are kept, which
-falls as more come: a value is then kept with all its records or not at all, so that the counts can be projected.
+Values are 64-bit hashes. Above ``_MOST`` different values, only hashes below a falling threshold are kept: a value is
+then kept with all its records or not at all, so counts can be projected.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from shoal.release.sliced.table import BUCKET, name_columns
 from shoal.release.witness import ROW
 from shoal.taxonomies.parse import decimal_numbers, whole_numbers
 
-_MOST = 1 << 17  # different values of which all are kept
-_MOST_HASHES = 1 << 23  # of all insensitive columns together: sets of columns are searched in no more
+_MOST = 1 << 17  # different values up to which all are kept
+_MOST_HASHES = 1 << 23  # of all insensitive columns together, up to which sets of columns are searched
 _MOST_SETS = 200
 _MOST_PLACES = 1 << 18  # records whose place in the source is kept
 _UPPER = np.uint64(0xFFFFFFFF00000000)
@@ -48,11 +48,10 @@ class Count:
 
     @classmethod
     def project(cls, n: int, share: float) -> Count:
-        """Return *n* records of a sample as those of all records, of which the sample has a share."""
+        """Return the number of all records if *n* are in a sample with this share of the records."""
         return cls(round(n / share), exact=share == 1)
 
     def __str__(self) -> str:
-        """Write it down, with three digits if it is projected."""
         return f"{self.n:,}" if self.exact else f"about {int(float(f'{self.n:.3g}')):,}"
 
 
@@ -60,7 +59,7 @@ class _Items(NamedTuple):
     """Records by key; in a hash table, a key of 0 is a free slot."""
 
     keys: KeyArray
-    values: KeyArray  # that all of them have; 0: several
+    values: KeyArray  # their common value; 0: several
     records: IntArray
 
     @classmethod
@@ -69,14 +68,14 @@ class _Items(NamedTuple):
 
 
 class KeyCounts:
-    """How many records each key has, and whether they agree in a value: an open hash table."""
+    """An open hash table with the number of records of each key, and their common value, if any."""
 
     def __init__(self) -> None:
         self._slots = _Items.empty(1 << 12)
         self._filled = self._halvings = self._records = 0
 
     def add(self, keys: KeyArray, values: KeyArray) -> None:
-        """Count records by their keys; a value of 0 agrees with none."""
+        """Count records by their keys; a value of 0 differs from all others."""
         given = _Items(keys, values, np.ones(len(keys), dtype=np.int64))
         self._records += len(keys)
         at = 0
@@ -86,7 +85,7 @@ class KeyCounts:
                 self._make_space()
 
     def _make_space(self) -> None:
-        """Double the table, or at its largest the number of keys that are left out."""
+        """Double the table or, at its largest size, halve the range of kept keys."""
         before, size = self._slots, len(self._slots.keys)
         self._halvings += size == 2 * _MOST
         self._slots = _Items.empty(min(2 * size, 2 * _MOST))
@@ -106,27 +105,27 @@ class KeyCounts:
         return bool((self._slots.records > 1).any())
 
     def counts(self) -> IntArray:
-        """Return (n_keys,) the records of each key that is kept, the most frequent first."""
+        """Return (n_keys,) the records of each kept key, the most frequent first."""
         return -np.sort(-self._slots.records[self._slots.records > 0])
 
     def one_value(self) -> Count:
         return self._project(int(self._slots.records[self._slots.values != 0].sum()))
 
     def unique_without_value(self) -> Count:
-        """Return the records that are alone with their key, and whose value agrees with none."""
+        """Return the number of records that are the only ones with their key, and that have the value 0."""
         return self._project(int(((self._slots.records == 1) & (self._slots.values == 0)).sum()))
 
     def most_frequent(self) -> tuple[np.uint64, int]:
-        """Return the key with the most records among those that are kept, and its records."""
+        """Return the kept key with the most records, and their number."""
         place = int(self._slots.records.argmax())
         return self._slots.keys[place], int(self._slots.records[place])
 
     def nearly_one(self, usual: tuple[np.uint64, int]) -> tuple[Count, float]:
         """Return the records of classes in which one value has 95% of the records but not all, and its largest share.
 
-        Keys are those of :func:`_pair` and values are classes. *usual* is the most frequent value of the table with its
-        records. A class with that value counts only if others are half as frequent in it as in the table, since
-        readers expect the value anyway.
+        Keys are made by :func:`_pair`, and values are classes. *usual* is the most frequent value of the table with its
+        records. A class with that value counts only if other values are half as frequent in it as in the table, because
+        readers expect the most frequent value anyway.
         """
         filled = np.flatnonzero(self._slots.records)
         order = filled[np.lexsort((-self._slots.records[filled], self._slots.values[filled]))]
@@ -145,11 +144,11 @@ class KeyCounts:
 
 @dataclass(slots=True, eq=False)
 class RowCounts:
-    """What was counted over the rows of a release, which pass through ``watch``."""
+    """Counts over the rows of a release, which pass through ``watch``."""
 
     free: tuple[str, ...]  # insensitive columns
     sensitive: tuple[str, ...]
-    classes: tuple[str, ...]  # the columns that say which class or bucket a record is in
+    classes: tuple[str, ...]  # the columns that identify a record's class or bucket
     parts: tuple[tuple[str, ...], ...]  # the insensitive columns of each part
     pieces: tuple[Mapping[str, str], ...]  # the quasi columns of each part of a sliced table, with their attributes
     generalized: Mapping[str, frozenset[int]]  # hashes of labels for several values, and of harmless values
@@ -166,7 +165,7 @@ class RowCounts:
     def of(cls, form: Form) -> RowCounts:
         """Prepare to count the rows of a release.
 
-        Nothing is counted of synthetic rows, which are nobody's, nor of tokens, whose values nobody knows.
+        Synthetic rows, which belong to no person, and tokens, whose values are unknown, are not counted.
         """
         manifest = form.manifest
         tokens = {name for name, trace in read_traces(manifest.techniques).items() if trace.hidden}
@@ -187,13 +186,13 @@ class RowCounts:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are looked at; none where there is nothing to count."""
+        """The columns that are read; none if there is nothing to count."""
         looked = (*self.free, *self.sensitive, *(name for piece in self.pieces for name in piece))
         return (*looked, *self.classes) if looked else ()
 
     @property
     def joint(self) -> tuple[tuple[str, ...], ...]:
-        """The insensitive columns whose values in a row belong to one record, where there are several."""
+        """The sets of several insensitive columns whose values in a row belong to one record."""
         return tuple(part for part in self.parts if len(part) > 1)
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -202,7 +201,6 @@ class RowCounts:
             yield batch
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count some rows."""
         self.n_rows += batch.num_rows
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         hashes = {name: hash_column(columns[name]) for name in (*self.free, *self.sensitive)}
@@ -244,19 +242,19 @@ class RowCounts:
         self._alone.setdefault(names, KeyCounts()).add(keys, keys)
 
     def unique(self, names: Sequence[str]) -> Count:
-        """Return the records that are unique by one column, a piece, all of ``joint``, or what is known together."""
+        """Return the records that are unique by a column, a piece, all of ``joint``, or columns known together."""
         return self._alone[tuple(names)].unique()
 
     def pairs(self, name: str) -> Count:
-        """Return the records that share their value of a column with one other record."""
+        """Return the records that share their value of a column with exactly one other record."""
         return self._alone[name,].pairs()
 
     def one_value(self, name: str) -> Count:
-        """Return the records in classes or buckets that have a single value of a sensitive column."""
+        """Return the records in classes or buckets with a single value of a sensitive column."""
         return self._within[name].one_value()
 
     def read_places(self) -> tuple[IntArray, IntArray, float]:
-        """Return (n_kept,) classes and ascending places in the source of the rows that are kept, and their share."""
+        """Return (n_kept,) classes and ascending places in the source of the kept rows, and their share of all rows."""
         rows = self.placed.table().sort_by(ROW)
         return rows["class"].to_numpy(), rows[ROW].to_numpy(), self.placed.share
 
@@ -265,24 +263,24 @@ class RowCounts:
         return self._values_within[name].nearly_one(self._alone[name,].most_frequent())
 
     def alone_under_label(self, name: str) -> Count:
-        """Return the records that are alone in their class, with a label in place of a sensitive column's value."""
+        """Return the records that are alone in their class, and have a label instead of a sensitive column's value."""
         return self._within[name].unique_without_value()
 
     @property
     def searchable(self) -> bool:
-        """Whether sets of columns can be searched: the hashes of all rows were kept."""
+        """Whether sets of columns can be searched because the hashes of all rows were kept."""
         return self.n_rows * len(self.free) <= _MOST_HASHES
 
     def value_counts(self, name: str) -> IntArray:
-        """Return (n_values,) the records of each value of one column, without saying which value it is."""
+        """Return (n_values,) the records of each value of one column, without the values."""
         return self._alone[name,].counts()
 
     def smallest_set(self, names: tuple[str, ...], most: float) -> tuple[tuple[str, ...], Count, bool]:
-        """Return the smallest set of columns by which more than *most* records are unique, and how many are.
+        """Return the smallest set of columns by which more than *most* records are unique, and their number.
 
-        Last comes whether no smaller one exists. Sets are tried by size, so that the first found is a smallest; where
-        there are too many, columns are left out one by one while enough records stay unique. Of large tables, where
-        only all columns together are counted, these are returned.
+        The last entry is whether no smaller set exists. Sets are tried by size, so the first one found is a smallest;
+        if there are too many sets, columns are left out one by one while enough records stay unique. In large tables,
+        only all columns together are counted and returned.
         """
         if not self.searchable:
             return names, self.unique(names), False
@@ -305,7 +303,7 @@ class RowCounts:
 
 
 def hash_column(column: pa.Array) -> KeyArray:
-    """Return (n_rows,) a hash of each value; missing values have one of their own."""
+    """Return (n_rows,) a hash of each value; missing values share their own hash."""
     if pa.types.is_dictionary(column.type):
         places: CodeArray = (
             column.indices.cast(pa.int32()).fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
@@ -334,7 +332,7 @@ def hash_column(column: pa.Array) -> KeyArray:
 
 
 def _hash_uncounted(name: str, manifest: Manifest) -> frozenset[int]:
-    """Return the hashes of labels that stand for several values, and of values that the policy calls harmless."""
+    """Return the hashes of labels for several values, and of values that the policy declares harmless."""
     covers = manifest.attributes[name].covers.items()
     labels = [label for label, cover in covers if len(cover.get("values", (0, 0))) > 1]
     stated = [one.parameters for one in manifest.guarantees]
@@ -360,13 +358,13 @@ def _combine(hashes: Sequence[KeyArray]) -> KeyArray:
 
 
 def _pair(classes: KeyArray, values: KeyArray) -> KeyArray:
-    """Return the key of a value in a class. Its upper half is the class's: a threshold keeps all values or none."""
+    """Return the key of a value in a class. Its upper half is the class's, so a threshold keeps all values or none."""
     return np.maximum((classes & _UPPER) | (_combine([classes, values]) & ~_UPPER), np.uint64(1))
 
 
 @kernel
 def _fold(first: KeyArray, second: KeyArray) -> None:
-    """Change *first* to the hash of each pair, by the finalizer of SplitMix64, which is one to one; never 0."""
+    """Change *first* to the hash of each pair, by the finalizer of SplitMix64, which is one-to-one; never 0."""
     for i in range(len(first)):
         word = first[i] * _AGAIN + second[i]
         word = (word ^ (word >> _S30)) * _MULTIPLY
@@ -377,7 +375,7 @@ def _fold(first: KeyArray, second: KeyArray) -> None:
 
 @kernel
 def _hash_texts(offsets: IntArray, data: NDArray[np.uint8], out: KeyArray) -> None:
-    """Fill in the hash of each text, by eight bytes at a time."""
+    """Fill in the hash of each text, eight bytes at a time."""
     for i in range(len(offsets) - 1):
         word, held = np.uint64(offsets[i + 1] - offsets[i]), np.uint64(0)
         for j in range(offsets[i], offsets[i + 1]):
@@ -394,9 +392,9 @@ def _hash_texts(offsets: IntArray, data: NDArray[np.uint8], out: KeyArray) -> No
 
 @kernel
 def _insert(slots: _Items, filled: int, given: _Items, start: int, halvings: int) -> tuple[int, int]:
-    """Add records from *start* on until the table is half full; return where that was, and how many slots are filled.
+    """Add records from *start* on until the table is half full; return the next record and the number of filled slots.
 
-    Keys above the threshold, 2**64 halved so often, are left out; so is what has no records.
+    Keys above the threshold, 2**64 halved *halvings* times, and items without records are skipped.
     """
     mask, most = np.uint64(len(slots.keys) - 1), np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(halvings)
     for i in range(start, len(given.keys)):

@@ -1,4 +1,4 @@
-"""The decision record: promises, risks, attacks, findings, utility and a verdict, the same on every page.
+"""The decision record: guarantees, risks, attacks, findings, utility and a verdict, the same on every page.
 
 Definitions are in docs/adr/0020-decision-record.md.
 """
@@ -38,7 +38,7 @@ Document = Mapping[str, Any]  # a manifest, its evidence, or the results of atta
 
 @dataclass(frozen=True, slots=True)
 class Measure(Figures):
-    """One measure of a risk: its value, and a clause that says whom it counts and what an attacker knows."""
+    """A measure of a risk: its value, and a clause with the people it counts and the knowledge it assumes."""
 
     value: float
     source: str  # "classes", "claim", the id of a finding, or the name of an attack
@@ -47,7 +47,7 @@ class Measure(Figures):
 
 @dataclass(frozen=True, slots=True)
 class Risk(Figures):
-    """The largest of the measures of one risk; None if there is no measure."""
+    """The largest measure of one risk; None without a measure."""
 
     kind: Kind
     value: float | None
@@ -57,7 +57,7 @@ class Risk(Figures):
 
     @classmethod
     def of(cls, kind: Kind, measures: Sequence[Measure], attack: Document | None, average: float | None = None) -> Risk:
-        """Take the largest measure, and reconcile the others with it in one sentence.
+        """Choose the largest measure, and list all of them in one sentence.
 
         *attack* is the worst result of the attacks on this risk.
 
@@ -93,13 +93,13 @@ class Risk(Figures):
         return f"{percent(self.value)}{average}"
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it, with the question and the figure as pages show them."""
+        """Return it for JSON, with the question and the figure as pages show them."""
         return {"title": self.title, "figure": self.figure, **Figures.as_dict(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision(Figures):
-    """Everything that bears on whether a release may be shared."""
+    """All facts that matter for sharing a release."""
 
     verdict: str
     reasons: tuple[str, ...]  # why it is not ready
@@ -107,7 +107,7 @@ class Decision(Figures):
     promises: tuple[Document, ...]  # model, parameters, achieved, holds
     threshold: float | None
     risk: tuple[Risk, ...]  # identity, attribute, membership
-    attacks: Mapping[Kind, Document | None] | None  # the worst result for each risk; None: no attack was recorded
+    attacks: Mapping[Kind, Document | None] | None  # the worst result for each risk; None: no recorded attacks
     findings: tuple[Finding, ...]  # open before accepted, worst first
     utility: Document
 
@@ -172,7 +172,7 @@ def decide(
 def _list_reasons(
     verification: Document, findings: Sequence[Finding], identity: float | None, threshold: float | None
 ) -> Iterator[str]:
-    """Yield the reasons against deciding now."""
+    """Yield the reasons why the release is not ready."""
     failed = [one["name"] for one in verification["checks"] if not one["ok"]]
     failed += [one["model"] for one in verification["guarantees"] if not one["ok"]]
     if failed:
@@ -186,7 +186,7 @@ def _list_reasons(
 
 
 def _write_headline(findings: Sequence[Finding], risks: Sequence[Risk]) -> str:
-    """Return the worst fact first: the worst open finding with its figure, or the identity risk."""
+    """Return the worst open finding with its figure or, without one, the risks."""
     if findings and findings[0].open and findings[0].severity == "high":
         more = sum(one.open and one.severity == "high" for one in findings) - 1
         others = f" {count_noun(more, 'more high finding is', 'more high findings are')} open." if more else ""
@@ -197,9 +197,9 @@ def _write_headline(findings: Sequence[Finding], risks: Sequence[Risk]) -> str:
 def _measure_identity(
     manifest: Manifest, evidence: Document, findings: Sequence[Finding]
 ) -> tuple[list[Measure], float | None]:
-    """Return the measures of identity that need no attack, and the average risk.
+    """Return the measures of identity risk that need no attack, and the average risk.
 
-    Class sizes say nothing if noise or another random technique changed quasi-identifiers.
+    Class sizes do not count if noise or another random technique changed quasi-identifiers.
     """
     after, average = evidence["risk_after"], None
     found: list[Measure] = []
@@ -221,7 +221,7 @@ def _measure_identity(
 
 
 def _measure_attribute(evidence: Document, findings: Sequence[Finding]) -> Iterator[Measure]:
-    """Yield the measures of learned values that need no attack, of the worst column."""
+    """Yield the measures of attribute risk that need no attack, for the worst column."""
     worst: Measure | None = None
     for name, entry in evidence.get("sensitive", {}).items():
         if "likeliest" not in entry or not entry["values"]:
@@ -244,7 +244,7 @@ def _measure_attribute(evidence: Document, findings: Sequence[Finding]) -> Itera
 
 
 def _measure_membership(manifest: Manifest) -> Iterator[Measure]:
-    """Yield the bound that differential privacy gives."""
+    """Yield the bound that differential privacy guarantees."""
     for one in manifest.claims:
         if (epsilon := one.parameters.get("epsilon")) is not None:
             bound = math.tanh(epsilon / 2)
@@ -253,8 +253,8 @@ def _measure_membership(manifest: Manifest) -> Iterator[Measure]:
 
 
 def _find_worst(found: Sequence[Document], kind: Kind) -> Document | None:
-    """Return the attack on one risk with the largest result; None if none was tried."""
-    # a result about at most 1% of the people does not stand for the release: its average does
+    """Return the attack on one risk with the largest result; None if there is none."""
+    # a result about at most 1% of the people does not represent the release; its average does
     own = [
         {**one, "worst": one["risk"]} if one["worst"].get("rare") else one
         for one in found
@@ -276,7 +276,7 @@ def _describe_attack(one: Document) -> str:
 
 
 def _find_attacks(worst: Mapping[Kind, Document | None], accept: Sequence[Acceptance]) -> Iterator[Finding]:
-    """Yield a finding for the worst attack on each risk that succeeds."""
+    """Yield a finding for the worst successful attack on each risk."""
     for kind, one in worst.items():
         if one is None or one["worst"]["low"] <= 0 or one["worst"]["value"] < CLEAR:
             continue

@@ -1,4 +1,4 @@
-"""Published columns that determine quasi-identifiers: a reader of both splits the classes again."""
+"""Published columns that determine quasi-identifiers: with both, a reader can split the classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shoal.audit.findings import PublishedTable
 
 _MOST_PAIRS = 45
-_OF_SIZES = ("k-anonymity", "alpha-k-anonymity")  # models that promise k records in every class
+_OF_SIZES = ("k-anonymity", "alpha-k-anonymity")  # models that guarantee k records in every class
 
 
 # Published columns, the quasi columns that they determine, and the quasi columns from which they follow.
@@ -32,9 +32,9 @@ Dependence: TypeAlias = tuple[tuple[str, ...], list[str], list[str]]
 def split_classes(table: PublishedTable, source: Source) -> Iterator[Finding]:
     """Find published columns by which a reader can undo the generalization of a quasi column.
 
-    If a published column determines a quasi column, each row shows its quasi value. If it follows from one, a reader
-    knows which rows of a class a person cannot have. Records for which this fails count with every group of their
-    class. Of large tables a sample of the classes is counted.
+    If a published column determines a quasi column, each row shows its quasi value. If it follows from a quasi column,
+    a reader can exclude rows of a class for a person. Records for which this fails count in every group of their class.
+    In large tables a sample of the classes is counted.
     """
     rows, quasi = table.rows, table.names("quasi")
     if table.form.as_they_are or not quasi or not rows.placed.n_rows:
@@ -82,7 +82,7 @@ def _find_dependences(
 
 
 def _read_codes(source: Source, names: list[str], places: IntArray) -> dict[str, CodeArray]:
-    """Return (n_places,) the codes of some columns in the rows at these places, which ascend."""
+    """Return (n_places,) the codes of some columns in the rows at these ascending places."""
 
     def take() -> Iterator[pa.RecordBatch]:
         first = 0

@@ -1,4 +1,4 @@
-"""The evidence of a run: everything a review board may ask for, and nothing that can be shared."""
+"""The evidence of a run: the internal figures that a review board may ask for."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def build_evidence(
 ) -> dict[str, Any]:
     """Return the policy, the source's digest, risks before and after, utility, and findings.
 
-    Associations between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
+    Associations between pairs of attributes are included if they are fast to compute, or if the run is *thorough*.
     """
     *_, source = layers(publication.source)
     with ThreadPoolExecutor(1) as pool:
-        digest = pool.submit(source.digest)  # the file is read once more while risks are measured
-        published = {  # each only where it has a meaning and was counted
+        digest = pool.submit(source.digest)  # reads the file again while risks are measured
+        published = {  # without entries that do not apply
             "columns": publication.column_shares(),
             "rows_suppressed": publication.count_suppressed_rows(),
             "missing_markers": count_markers(source, publication.column_names),
@@ -88,7 +88,7 @@ def build_evidence(
 
 
 def count_markers(source: Source, columns: Collection[str]) -> dict[str, int]:
-    """Return how many values of columns are declared to mean missing, and are therefore published as empty."""
+    """Return how many values of each column are declared as missing, and are therefore published as empty."""
     cleaning, blank = source.cleaning, tuple(text for text in source.cleaning.missing if not text.strip())
     kinds = {field.name: field.type for field in source.schema if field.name in columns}
     everywhere = len(blank) < len(cleaning.missing)
@@ -103,7 +103,7 @@ def count_markers(source: Source, columns: Collection[str]) -> dict[str, int]:
 
 
 def _changes(publication: Publication, given: Given) -> dict[str, object]:
-    """Return what the sample and the techniques did, in counts; nothing where there were none."""
+    """Return the counts of the sample and the techniques, if any."""
     entries: dict[str, Any] = {}
     for layer in layers(publication.source):
         if isinstance(layer, TreatedSource):
@@ -114,7 +114,7 @@ def _changes(publication: Publication, given: Given) -> dict[str, object]:
 
 
 def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
-    """Return which attributes single records out before and, where values are published as they are, after."""
+    """Return the attributes that single records out before and, if values are published unchanged, after."""
     found = {"before": given.carriers}
     counted = publication.seen
     if publication.form.as_they_are and isinstance(counted, CountedCells):
@@ -123,7 +123,7 @@ def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
 
 
 def _policy(document: Mapping[str, Any]) -> dict[str, object]:
-    """Return the policy as it was written, but for the paths of keys."""
+    """Return the policy as it was written, without the paths of keys."""
     # A policy given as a mapping may hold paths, dates and NumPy numbers besides.
     text = json.dumps(
         dict(document), default=lambda value: value.item() if isinstance(value, np.generic) else str(value)
@@ -139,21 +139,21 @@ def _policy(document: Mapping[str, Any]) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """How many records the given source has, and how they could be found, before any were drawn or changed."""
+    """The size of the original source, and how easily its records could be found before sampling and techniques."""
 
     n_rows: int
     risks: dict[str, Any]
-    carriers: dict[str, Any] | None  # which attributes single records out; None: it would take long to say
+    carriers: dict[str, Any] | None  # the attributes that single records out; None: too slow to compute
 
     @classmethod
     def of(cls, publication: Publication) -> Given:
-        """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
+        """Use the counts of the run; count again only if quasi values were changed or records drawn."""
         before = publication.hiding_before()
         if before is not None:
             return cls(publication.n_source_rows, measure_risks(before), None)
         quasi, counted = publication.policy.names("quasi"), publication.seen
         if not isinstance(counted, CountedCells):
-            raise TypeError("what was before is known of a table that was counted")
+            raise TypeError("the table was not counted")
         units = dict(list(publication.policy.units.items())[:1])
         if changes_before(publication.source, quasi):
             quasi = _fold_columns(publication.source, quasi)
@@ -180,12 +180,11 @@ def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
 
 
 def quasi_codes(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, AnyIntArray]:
-    """Return (n_cells,) the codes of each quasi attribute."""
     return {name: counted.codes(counted.columns.index(name)) for name in quasi}
 
 
 def _fold_columns(source: Source, quasi: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns of the given source that quasi attributes were made of: baskets in place of their groups."""
+    """Return the columns of the original source for quasi attributes: baskets instead of their groups."""
     basket = {
         name: unfolding.column
         for layer in layers(source)
@@ -197,23 +196,23 @@ def _fold_columns(source: Source, quasi: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def find_carriers(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return which attributes single records of a table out; None if it would take long."""
+    """Return the attributes that single out records of a table; None if it is too slow to compute."""
     short = _largest_set(len(quasi), len(counted.run.counts))
     return risk_carriers(quasi_codes(counted, quasi), counted.run.counts) if short else None
 
 
 def _largest_set(n_attributes: int, n_cells: int) -> int:
-    """Return how many attributes the largest sets have that can be looked at in short time."""
+    """Return the largest size of sets of attributes that can be examined quickly."""
     sizes = range(1, min(_LARGEST, n_attributes) + 1)
     work = ((size, n_cells * sum(comb(n_attributes, n) for n in range(1, size + 1))) for size in sizes)
     return max((size for size, steps in work if steps <= _MOST_WORK), default=0)
 
 
 def risk_carriers(codes: Mapping[str, AnyIntArray], records: IntArray) -> dict[str, Any] | None:
-    """Return the smallest sets of attributes that single records out, and what each attribute adds to the score.
+    """Return the smallest sets of attributes that single records out, and each attribute's share of the score.
 
-    Sets of up to three attributes are looked at, of fewer if the table is large; None if even single ones would take
-    long. The scores are those of special uniques (:mod:`shoal.audit.uniqueness`).
+    Sets of up to three attributes are examined, smaller ones if the table is large; None if even single attributes
+    would take long. The scores are defined for special uniques (:mod:`shoal.audit.uniqueness`).
 
     >>> import numpy as np
     >>> found = risk_carriers({"age": np.array([3, 3, 5]), "sex": np.array([0, 0, 1])}, np.array([1, 1, 1]))

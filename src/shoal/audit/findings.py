@@ -1,4 +1,4 @@
-"""What no promise covers: the checks that look for findings, and what they see of a published table."""
+"""Findings about a table that no guarantee covers: the checks, and the data that they use."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from shoal.sources.columns import is_flat
 from shoal.utility.marginals import Marginals
 
 UNUSED = "unused-acceptance"
-SHARE = 0.01  # of the records that are unique by their class and other columns, up to which that is no finding
-MOST_RECORDS = 50  # of a value on average; one that is more frequent names a place rather than a person
+SHARE = 0.01  # records that are unique by their class and other columns are a finding above this share
+MOST_RECORDS = 50  # per value on average; more frequent values identify places rather than people
 _FIX_ISOLATING = (
     "Round or code the values (a technique), give the column the role quasi, or leave it out (role identifier); accept "
-    "the finding if nobody outside can know these values."
+    "the finding if outsiders cannot know these values."
 )
 _FEWER = "fewer of them may suffice"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedTable:
-    """What checks see of a published table."""
+    """A published table as checks see it."""
 
     form: Form
-    models: tuple[PrivacyModel, ...]  # that are promised
-    rows: RowCounts  # what was counted over the published rows
-    publication: Publication | None = None  # with its policy and source; None: no run is under way
-    marginals: tuple[Marginals, ...] = ()  # by sizes of sets of columns; none: they were not compared
-    given: tuple[Policy, Source] | None = None  # whose table it is of; None: not known
+    models: tuple[PrivacyModel, ...]  # its guarantees
+    rows: RowCounts  # counts over the published rows
+    publication: Publication | None = None  # with its policy and source; None: outside of a run
+    marginals: tuple[Marginals, ...] = ()  # by sizes of sets of columns; empty if they were not compared
+    given: tuple[Policy, Source] | None = None  # of the table; None: not known
 
     @classmethod
     def of(
@@ -56,7 +56,7 @@ class PublishedTable:
         *,
         given: tuple[Policy, Source] | None = None,
     ) -> PublishedTable:
-        """Put together what is known of a release, or of a table that has a manifest's entries on its columns."""
+        """Combine the facts about a release, or about a table that has a manifest's entries for its columns."""
         if publication is not None:
             given = publication.policy, publication.source
         return cls(form, models, rows, publication, marginals, given)
@@ -71,13 +71,13 @@ class PublishedTable:
         return Fraction(str(stated.high_above)) * self.rows.n_rows
 
     def grade(self, id: str, n: int, about: tuple[str, ...], text: str, fix: str) -> Finding:  # noqa: A002
-        """Return a finding about *n* records, whose share decides its severity."""
+        """Return a finding about *n* records, whose share determines its severity."""
         severity: Severity = "high" if n > self.most else "medium"
         return Finding(id, severity, about, text, fix, share=min(n / max(self.rows.n_rows, 1), 1.0))
 
 
 def find_all(table: PublishedTable, accepted: Sequence[Acceptance] = ()) -> tuple[Finding, ...]:
-    """Run every check. Accepted findings have the reason; open ones come first, and among them the worst."""
+    """Run every check. Accepted findings have the reason; open ones come first, and the worst of them before others."""
     found = [finding for check in CHECKS.values() for finding in check(table)]
     reasons = [next((one.reason for one in accepted if one.covers(finding)), None) for finding in found]
     every = [replace(finding, accepted=reason) for finding, reason in zip(found, reasons, strict=True)]
@@ -99,11 +99,11 @@ def _report_unused(acceptance: Acceptance) -> Finding:
     )
 
 
-_GUESSED = 0.001  # of the people: if a reader learns too much about more, the method reveals
+_GUESSED = 0.001  # share of people about whom a reader may learn too much without a finding
 
 
 def find_above_threshold(table: PublishedTable) -> Iterator[Finding]:
-    """Classes so small that finding a known person's record is likelier than the policy's threshold permits."""
+    """Find classes so small that the risk of a known person exceeds the policy's threshold."""
     made = table.publication
     threshold = None if made is None else made.policy.release.threshold
     if made is None or threshold is None:
@@ -121,7 +121,7 @@ def find_above_threshold(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_below_shuffled(table: PublishedTable) -> Iterator[Finding]:
-    """A release whose tables of several columns are farther from the source than those of shuffled columns."""
+    """Find a release whose tables of several columns differ more from the source than tables of shuffled columns."""
     found = table.marginals[-1] if table.marginals else None
     if found is not None and found.below_shuffled:
         yield Finding(
@@ -136,10 +136,10 @@ def find_below_shuffled(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
-    """Where only one part of a bucket has several quasi values, every combination that the bucket forms is a record.
+    """Find buckets in which only one part has several quasi values, so all of their combinations are records.
 
-    Buckets whose quasi values are all equal are classes in the usual sense, and no finding. Nor are tables of which one
-    part has all quasi attributes, as anatomy makes them: those publish the combinations as they are, and say so.
+    Buckets with equal quasi values are ordinary classes, not a finding. Nor are tables with all quasi attributes in one
+    part, as anatomy makes them: they publish the combinations and say so.
     """
     hiding = None if table.publication is None else table.publication.hiding()
     if hiding is None or hiding.slices is None:
@@ -160,7 +160,7 @@ def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_revealing_method(table: PublishedTable) -> Iterator[Finding]:
-    """A method that looks at values reveals some of them by the classes that it publishes (docs/adversaries.md)."""
+    """Find values that a method reveals by the classes that it chooses (docs/adversaries.md)."""
     made = table.publication
     if made is None:
         return
@@ -193,7 +193,7 @@ def find_revealing_method(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_determined_quasi(table: PublishedTable) -> Iterator[Finding]:
-    """A published column by which a reader can undo the generalization of a quasi column."""
+    """Find published columns by which a reader can undo the generalization of a quasi column."""
     if table.publication is not None:
         from shoal.audit.determined import split_classes  # only a run has the source rows for it
 
@@ -201,7 +201,7 @@ def find_determined_quasi(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_empty_promises(table: PublishedTable) -> Iterator[Finding]:
-    """A requirement that the worst class meets: a single record, or for a model of values any single value."""
+    """Find requirements that the worst class satisfies: a single record, or for a model of values any single value."""
     for model in table.models:
         named = f"{model.name} ({parameters_text(model.model_dump(mode='json'))})"
         for about, worst in _find_empty(model, table):
@@ -211,7 +211,7 @@ def find_empty_promises(table: PublishedTable) -> Iterator[Finding]:
 
 
 def _find_empty(model: PrivacyModel, table: PublishedTable) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the columns about which a model rules nothing out in this table, and the worst class that meets it."""
+    """Yield the columns about which a model excludes nothing in this table, and the worst class that satisfies it."""
     if not isinstance(model, ValueModel):
         if model.promises_nothing(Whole(table.rows.n_rows)):
             of_people = isinstance(model, PopulationModel)
@@ -226,11 +226,11 @@ def _find_empty(model: PrivacyModel, table: PublishedTable) -> Iterator[tuple[tu
 
 
 def find_isolating_columns(table: PublishedTable) -> Iterator[Finding]:
-    """Values that no model looks at and that only one or two records have: anyone who knows them finds the record.
+    """Find values that no model covers and that one or two records have: knowing them identifies the record.
 
-    Insensitive columns are judged alone, together, and together with the classes or buckets; sensitive ones alone. Of
-    columns that only isolate together, the smallest set that does is named. Columns by which more than 1% of the
-    records are unique, or the share that the policy states, are a high finding, others a medium one.
+    Insensitive columns are judged alone, together, and together with the classes or buckets; sensitive ones alone. If
+    columns isolate records only together, the finding lists the smallest such set. It is high for columns by which more
+    than 1% of the records are unique, or the share that the policy states; otherwise medium.
     """
     rows, isolating = table.rows, set()
     for name in (*rows.free, *rows.sensitive):
@@ -241,7 +241,7 @@ def find_isolating_columns(table: PublishedTable) -> Iterator[Finding]:
             kind = "sensitive value" if name in rows.sensitive else "value"
             others = f", and {pairs} share it with one other record" if pairs.n else ""
             alone = f"{_unique(unique, rows)} by their published {kind} of {name}{others}"
-            text = f"{alone}: anybody who knows a person's {kind} finds the record."
+            text = f"{alone}: anyone who knows a person's {kind} finds the record."
             yield table.grade("isolating-columns", unique.n + pairs.n, (name,), text, _FIX_ISOLATING)
     for part in rows.joint:
         yield from _isolating_together(table, part, isolating)
@@ -250,7 +250,7 @@ def find_isolating_columns(table: PublishedTable) -> Iterator[Finding]:
 
 
 def _isolating_together(table: PublishedTable, part: tuple[str, ...], isolating: set[str]) -> Iterator[Finding]:
-    """Find columns of which none isolates, but several do; sets with one that isolates say nothing new."""
+    """Find columns that isolate only together; sets with a column that isolates by itself add nothing."""
     rows, most = table.rows, float(table.most)
     others = tuple(name for name in part if name not in isolating)
     if len(others) < 2 or rows.unique(part).n <= most or (others != part and not rows.searchable):
@@ -263,7 +263,7 @@ def _isolating_together(table: PublishedTable, part: tuple[str, ...], isolating:
 
 
 def _isolating_in_classes(table: PublishedTable) -> Iterator[Finding]:
-    """Find how many records are unique by what a reader knows who has the quasi values and the free columns."""
+    """Find records that are unique by the quasi values and the free columns."""
     rows = table.rows
     for quasi, free in rows.known_together:
         count = rows.unique((*quasi, *free)) if free else Count(0)
@@ -272,7 +272,7 @@ def _isolating_in_classes(table: PublishedTable) -> Iterator[Finding]:
         if count.n > shown.n and count.n > min(SHARE * rows.n_rows, float(table.most)):
             known = "quasi values" if rows.pieces else "class"
             text = (
-                f"{_unique(count, rows)} by their {known} together with {join_words(free)}: the promises about "
+                f"{_unique(count, rows)} by their {known} together with {join_words(free)}: the guarantees about "
                 f"{table.form.plural} protect them only from people who do not know {join_words(free)}."
             )
             yield table.grade("isolating-columns", count.n, free, text, _FIX_ISOLATING)
@@ -288,10 +288,10 @@ def _share(count: Count, rows: RowCounts) -> str:
 
 
 def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
-    """A record that is alone in its class is found by its quasi-identifiers, even if its sensitive value is hidden.
+    """Find records that are alone in their class, even if a label hides their sensitive value.
 
-    Models of induced frequencies permit it where the value is generalized far enough. Lone records that show their
-    value are in classes with one value, which is another finding.
+    Models of induced frequencies permit them if the value is generalized enough. Lone records that show their value are
+    in classes with one value, which is another finding.
     """
     rows = table.rows
     for name in rows.sensitive:
@@ -301,14 +301,14 @@ def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
                 "lone-records",
                 count.n,
                 (name,),
-                f"{_share(count, rows)} alone in their class, with a label instead of their value of {name}: anybody "
+                f"{_share(count, rows)} alone in their class, with a label instead of their value of {name}: anyone "
                 "who knows a person's quasi-identifiers finds the record and everything else in it.",
-                "Ask for k-anonymity beside the model of values, or remove defend: false from the method sweep.",
+                "Add k-anonymity to the model of values, or remove defend: false from the method sweep.",
             )
 
 
 def find_near_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
-    """A class in which one value has at least 95% of the records shows it of nearly everyone in the class.
+    """Find classes in which one value has at least 95% of the records, which reveals it for nearly all of them.
 
     Models that count values permit it: 149 records of one value and one of another are two distinct values.
     """
@@ -326,22 +326,22 @@ def find_near_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_no_promise(table: PublishedTable) -> Iterator[Finding]:
-    """No privacy model holds and no differential privacy is claimed, which synthetic rows have."""
+    """Find releases without a privacy model, except synthetic rows, which are differentially private."""
     if not table.models and table.form.of_people:
         yield Finding(
             "no-promise",
             "high",
             (),
-            "Nothing is promised: the policy has no privacy model, so nothing was planned or verified that keeps "
-            "people from being found in this table.",
+            "There are no guarantees: the policy has no privacy model, so neither the method nor the verifier "
+            "considered whether people can be found in this table.",
             "Add a model under privacy, such as k-anonymity, and a method that reaches it.",
         )
 
 
 def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
-    """A class that publishes a single value of a sensitive column tells it of everybody who is known to be in it.
+    """Find classes that publish a single value of a sensitive column, which reveals it for all their members.
 
-    Machanavajjhala and others call it the homogeneity attack. Labels that stand for several values are no value.
+    Machanavajjhala and others call it the homogeneity attack. Labels for several values do not count.
     """
     rows = table.rows
     for name in rows.sensitive:
@@ -352,17 +352,17 @@ def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
                 "high",
                 (name,),
                 f"{_share(count, rows)} in {table.form.plural} in which all records have the same value of {name}: "
-                "anybody who knows a person's quasi-identifiers learns it.",
+                "anyone who knows a person's quasi-identifiers learns it.",
                 f"Anonymize with a model of values for {name}, such as distinct-l-diversity with l of at least 2.",
                 share=min(count.n / rows.n_rows, 1.0),
             )
 
 
 def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
-    """An identifier has the same value in several records, and the policy does not say that people are counted.
+    """Find identifiers with the same value in several records if the policy does not count people.
 
-    It takes one pass over the source. An identifier whose values have more than 50 records each on average, as a
-    hospital's name has, is only an information: it need not be about people.
+    The check reads the source once. An identifier with more than 50 records per value on average, such as a hospital's
+    name, is only reported as information, because it may not identify people.
     """
     if table.given is None or table.given[0].units or not (table.models or not table.form.of_people):
         return
@@ -373,11 +373,11 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
             (),
             f"Every combination of values that occurs has a multiple of {times} records, as in a table that was given "
             f"{times} times: the people would be {table.rows.n_rows // times:,} rather than {table.rows.n_rows:,}, and "
-            "what is promised about records need not hold for them.",
+            "guarantees about records may not hold for them.",
             "Give every record once, and name the column that identifies people with --unit.",
         )
     policy, *_, given = table.given[0], *layers(table.given[1])
-    left_out = set(policy.names("identifier")) - {policy.survey_weight}  # a weight that is not published names nobody
+    left_out = set(policy.names("identifier")) - {policy.survey_weight}  # a weight does not identify people
     names = [name for name in given.schema.names if name in left_out]
     names = [name for name in names if is_flat(given.schema.field(name).type)]
     keys, records = {name: KeyCounts() for name in names}, dict.fromkeys(names, 0)
@@ -394,17 +394,17 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
                 "high" if records[name] <= MOST_RECORDS * different.n else "info",
                 (name,),
                 f"Column {name!r}, an identifier, has {different} different values in {records[name]:,} records. "
-                "If these identify people, some have several records, and what is promised about records need "
-                "not hold for people: k records in a class may belong to fewer than k people.",
+                "If these identify people, some have several records, and guarantees about records may not hold for "
+                "people: k records in a class may belong to fewer than k people.",
                 f"Name {name!r} as unit (or household), so that people are counted; take one record per person by "
                 "sample: {one_per: unit}; or accept this if the column does not identify people.",
             )
 
 
 def find_singled_out(table: PublishedTable) -> Iterator[Finding]:
-    """Quasi values that a sliced release shows in one piece, and that only one record has.
+    """Find quasi values that a sliced release shows in one piece, and that only one record has.
 
-    Slicing and anatomy hide which sensitive value belongs to a person, not who is in the table.
+    Slicing and anatomy hide which sensitive value belongs to a person, but not who is in the table.
     """
     rows = table.rows
     for piece in rows.pieces:
@@ -423,7 +423,7 @@ def find_singled_out(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_spelling_variants(table: PublishedTable) -> Iterator[Finding]:
-    """Sensitive texts that differ only in case, blanks or compatible characters: readers take them for one value."""
+    """Find sensitive texts that differ only in case, spaces or compatible characters, which readers consider equal."""
     made = table.publication
     if made is None or not table.form.of_people:
         return
@@ -438,7 +438,7 @@ def find_spelling_variants(table: PublishedTable) -> Iterator[Finding]:
         if records:
             text = (
                 f"{int(shared.sum()):,} values of {attribute.name} are {len(np.unique(form[shared])):,} in several "
-                f"spellings, which differ in case, blanks or compatible characters; {records:,} of {n_records:,} "
+                f"spellings, which differ in case, spaces or compatible characters; {records:,} of {n_records:,} "
                 f"records ({percent(records / n_records)}) have one of them. Models count the spellings of a value as "
                 "one."
             )
@@ -447,7 +447,7 @@ def find_spelling_variants(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_unprotected_sensitive(table: PublishedTable) -> Iterator[Finding]:
-    """A model of values holds for each sensitive column, or for the one it names; joint values are not each value.
+    """Find sensitive columns without a model of values; a model of joint values does not cover each value.
 
     Synthetic rows are differentially private in all columns.
     """

@@ -1,7 +1,7 @@
-"""The tables that somebody counts in the rows of a release, beside those of the table as it was given.
+"""The tables that an analyst counts in the rows of a release, compared with the same tables of the original.
 
-Both are read from rows, so that it does not matter how the release was made: whatever techniques, samples, methods and
-engines did to the values is in the score. Of a table with more than 100,000 rows a random sample is looked at.
+Both are counted from rows, so the score includes the effects of all techniques, samples, methods and engines. Of a
+table with more than 100,000 rows, a random sample is used.
 """
 
 from __future__ import annotations
@@ -35,32 +35,31 @@ from shoal.utility.marginals import Bins, Marginals, Reference, find_edges, read
 from shoal.utility.rows import Binned, Tables, sum_weights
 
 MOST_ROWS = 100_000
-_STRETCHES = 64  # that decimal numbers without a declared domain are cut into
+_STRETCHES = 64  # ranges of decimal numbers without a declared domain
 _SPREAD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))  # odd numbers that mix all bits
-_LEAST = 1e-9  # records of a leaf that no label suggests
+_LEAST = 1e-9  # records of a leaf that no label covers
 
 
 class RowSample:
-    """A random sample of the rows that pass, all of them if they are no more than *most*.
+    """A random sample of the rows that pass, or all rows up to *most*.
 
     Rows with the same number in the column *cluster* are kept or left out together; the sample may then be larger.
     """
 
     def __init__(self, most: int = MOST_ROWS, *, cluster: str | None = None) -> None:
         self.n_rows = 0  # that passed
-        self.share = 1.0  # of the rows, or clusters, that are kept
+        self.share = 1.0  # kept, of the rows or clusters
         self._most, self._rng, self._cluster = most, np.random.default_rng(0), cluster
         self._batches: list[pa.RecordBatch] = []
 
     def watch(self, batches: Iterator[pa.RecordBatch], cluster: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Pass on the rows."""
         self._cluster = cluster
         for batch in batches:
             self.add(batch)
             yield batch
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Keep each row with the same probability, which is halved whenever more than twice as many are held."""
+        """Keep each row with the same probability, which is halved whenever more than twice *most* rows are held."""
         self.n_rows += batch.num_rows
         self._batches.append(self._thin(batch, self.share))
         while sum(each.num_rows for each in self._batches) > 2 * self._most:
@@ -77,13 +76,12 @@ class RowSample:
         if self._cluster is None:
             return _drop_unused(batch.filter(pa.array(self._rng.random(batch.num_rows) < share)))
         number = np.asarray(batch.column(self._cluster).cast(pa.int64())).astype(np.uint64)
-        for factor in _SPREAD:  # the same number for the same cluster, whichever batch it is in
+        for factor in _SPREAD:  # the same number for the same cluster in every batch
             number = number * factor
             number ^= number >> np.uint64(32)
         return _drop_unused(batch.filter(pa.array(number < self.share * 2.0**64)))
 
     def table(self) -> pa.Table:
-        """Return the sample."""
         held = pa.Table.from_batches(self._batches).unify_dictionaries()
         if held.num_rows <= self._most or self._cluster is not None:
             return held
@@ -91,7 +89,7 @@ class RowSample:
 
 
 def _drop_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Let go of dictionaries that have many more values than the rows that are left."""
+    """Release dictionaries that have many more values than the remaining rows."""
     columns = [
         column.dictionary_decode().dictionary_encode()
         if pa.types.is_dictionary(column.type) and len(column.dictionary) > 2 * len(column)
@@ -103,9 +101,9 @@ def _drop_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """An attribute whose values are compared: its tree and, of numbers and dates, the places of its leaves.
+    """An attribute whose values are compared: its tree and, for numbers and dates, the positions of its leaves.
 
-    Values that are none of the attribute's, such as tokens, have a leaf of their own after all others.
+    Values that are not the attribute's, such as tokens, have their own leaf after all others.
     """
 
     name: str
@@ -114,7 +112,7 @@ class Compared:
 
     @classmethod
     def of(cls, name: str, declared: TaxonomyBuilder | None, column: pa.ChunkedArray) -> Compared:
-        """Take the declared tree, or one of the values that a *column* of the source has."""
+        """Use the declared tree, or a tree of the values in a *column* of the source."""
         values = column.unique()
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         taxonomy = _build_tree(declared, values.drop_null())
@@ -124,11 +122,11 @@ class Compared:
 
     @property
     def unknown(self) -> int:
-        """The leaf of what is no value of the attribute."""
+        """The leaf of values that are not the attribute's."""
         return self.taxonomy.n_leaves
 
     def find_leaves(self, values: pa.Array) -> CodeArray:
-        """Return (n_values,) the leaf of each value: of whole numbers and dates the nearest one.
+        """Return (n_values,) the leaf of each value: for whole numbers and dates the nearest one.
 
         >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40]]))
         >>> age.find_leaves(pa.array(["24.9", "1000", "gA7x"])).tolist()
@@ -154,10 +152,9 @@ class Compared:
     def spread_labels(
         self, column: pa.ChunkedArray, labels: Mapping[str, Cover], edges: IntArray, records: FloatArray
     ) -> Binned:
-        """Return a column of labels in bins, the *records* of each spread as all labels of the column suggest.
+        """Return a column of labels in bins, with the *records* of each spread as all labels of the column suggest.
 
-        That is done as by ``Column.read_labels`` in :mod:`shoal.utility.rows`, for labels that may cover several runs
-        of leaves.
+        ``Column.read_labels`` in :mod:`shoal.utility.rows` does the same for labels that cover a single run of leaves.
         """
         codes, values = factor(column)
         shown: list[str | None] = pc.cast(values, pa.string()).to_pylist()
@@ -175,7 +172,7 @@ class Compared:
         return Binned.of(codes, shares / shares.sum(axis=1, keepdims=True), precision, records)
 
     def measure_precision(self, covers: Sequence[Cover], leaves: FloatArray) -> FloatArray:
-        """Return (n_covers,) how precise labels are, given the *leaves* below them: 1 if values, 0 if suppressed."""
+        """Return (n_covers,) the precision of labels, given the *leaves* below them: 1 for values, 0 if suppressed."""
         n_values = self.taxonomy.n_leaves - (self.taxonomy.missing is not None)
         found: FloatArray = 1 - np.minimum((leaves - 1) / max(n_values - 1, 1), 1.0)
         found[np.array(["any" in cover for cover in covers], dtype=np.bool_)] = 0
@@ -184,7 +181,7 @@ class Compared:
         return found
 
     def label_rounded(self, column: pa.ChunkedArray, entry: Mapping[str, Any] | None) -> dict[str, Cover] | None:
-        """Return the numbers that every published multiple of a base may have been, as everybody can read them."""
+        """Return the original numbers that every published multiple of a base may have had."""
         if entry is None or self.places is None:
             return None
         values = pc.cast(factor(column)[1].drop_null(), pa.string())
@@ -194,7 +191,7 @@ class Compared:
         return {text: {"from": low, "below": below} for text, low, below in ends}
 
     def find_runs(self, covers: Sequence[Cover]) -> tuple[IntArray, IntArray, IntArray]:
-        """Return (n_runs,) where runs of leaves begin and end, and the place of the cover that each belongs to.
+        """Return (n_runs,) the begins and ends of runs of leaves, and the cover of each.
 
         >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40, 50]]))
         >>> [part.tolist() for part in age.find_runs([{"from": 25, "below": 50}, {"any": True}])]
@@ -230,7 +227,7 @@ class Compared:
         return lo, hi, owner
 
     def _find_intervals(self, covers: Sequence[Cover]) -> dict[int, tuple[int, int]]:
-        """Return the leaves whose place lies in an interval, or the one nearest to its middle, by places of covers."""
+        """Return for each cover with an interval the leaves inside, or the leaf nearest to its middle."""
         places = self.places
         which = [place for place, cover in enumerate(covers) if "below" in cover]
         if places is None or not which:
@@ -243,7 +240,7 @@ class Compared:
         return found
 
     def _read_ends(self, covers: Sequence[Cover]) -> list[tuple[float, float]]:
-        """Return where intervals begin and end; an open one with the first leaf, or right behind the last one."""
+        """Return the begins and ends of intervals; an open one extends to the first leaf, or just behind the last."""
         ends = [None if (end := cover[key]) is None else str(end) for cover in covers for key in ("from", "below")]
         texts_of = pa.array(ends, pa.string())
         read = decimal_numbers(texts_of)[0] if self.taxonomy.scale.kind == "number" else days(texts_of)[0]
@@ -253,9 +250,9 @@ class Compared:
         return [(low, high) for low, high in found.tolist()]
 
     def find_bounds(self, covers: Sequence[Cover]) -> FloatArray:
-        """Return (n_covers, 2) the least and the largest number that each may stand for, NaN where there is none.
+        """Return (n_covers, 2) the smallest and largest number of each cover, NaN if it has no number.
 
-        Open ends are those of the attribute.
+        Open ends extend to the attribute's.
 
         >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40]]))
         >>> age.find_bounds([{"from": 25, "below": 35}, {"any": True}, {"values": ["30"]}]).tolist()
@@ -278,7 +275,7 @@ class Compared:
         if self.taxonomy.scale.kind == "number":
             return decimal_numbers(values)
         found, valid = days(values, self.taxonomy.scale.reading().get("format"))
-        if not valid.all() and pa.types.is_string(values.type):  # averages of dates are written as ISO says
+        if not valid.all() and pa.types.is_string(values.type):  # averages of dates are in ISO format
             plain, readable = days(values)
             found, valid = np.where(valid, found, plain), valid | readable
         return found.astype(np.float64), valid
@@ -306,7 +303,7 @@ class _Ordered:
 
 @dataclass(frozen=True, eq=False)
 class SourceTables:
-    """The source's side of all scores: its columns in bins, and what releases of it are measured by."""
+    """The source's side of all scores: its columns in bins, and the references for releases of it."""
 
     columns: tuple[Compared, ...]
     bins: Bins
@@ -315,7 +312,7 @@ class SourceTables:
 
     @classmethod
     def of(cls, policy: Policy, source: Source, names: Sequence[str]) -> SourceTables | None:
-        """Read the columns of these *names*, or a sample of the rows; None if there is no column."""
+        """Read the named columns, or a sample of the rows; None without columns."""
         if not names:
             return None
         sample, read = RowSample(), list(filter(None, [*names, policy.survey_weight]))
@@ -325,7 +322,7 @@ class SourceTables:
 
     @classmethod
     def of_rows(cls, policy: Policy, rows: pa.Table, names: Sequence[str], n_all_rows: int) -> SourceTables:
-        """Take the rows of a table that has so many."""
+        """Use the rows of a table of *n_all_rows*, or of a sample of it."""
         weight = policy.survey_weight
         records = np.ones(rows.num_rows) if weight is None else read_weights(rows.column(weight), weight)
         columns = tuple(Compared.of(name, policy.attributes[name].taxonomy, rows.column(name)) for name in names)
@@ -339,14 +336,15 @@ class SourceTables:
 
     @cached_property
     def reference(self) -> Reference:
-        """What the tables of releases are measured by."""
+        """The reference for the tables of releases."""
         counts = np.ones(len(self.bins.records), dtype=np.int64)
         return Reference(self.bins, counts, n_all_rows=self.n_all_rows, weighted=self.weight is not None)
 
     def score(self, rows: pa.Table, form: Form) -> tuple[Marginals, ...]:
         """Return the scores of a release's rows, or of a sample of them.
 
-        Labels are read as an analyst can read them; of parts that were taken apart one linking within buckets is drawn.
+        Labels are read as an analyst would; if a release has separate parts, one linking within buckets is drawn at
+        random.
         """
         return self.reference.score(self.tabulate(form.complete_rows(rows, np.random.default_rng(0)), form.manifest))
 
@@ -360,7 +358,7 @@ class SourceTables:
         return Tables(tuple(columns), records)
 
     def weigh(self, rows: pa.Table) -> FloatArray:
-        """Return (n_rows,) the survey weights of a release's rows, 1 where it has none."""
+        """Return (n_rows,) the survey weights of a release's rows, 1 by default."""
         weighted = self.weight is not None and self.weight in rows.column_names
         return read_weights(rows.column(self.weight), str(self.weight)) if weighted else np.ones(rows.num_rows)
 
@@ -368,7 +366,7 @@ class SourceTables:
     def bin_published(
         one: Compared, column: pa.ChunkedArray, manifest: Manifest, edges: IntArray, records: FloatArray
     ) -> Binned:
-        """Return a published column in bins between *edges*, the *records* of each label spread over what it covers.
+        """Return a published column in bins between *edges*, with the *records* of each label spread over its values.
 
         Suppressed records are in no bin.
         """
@@ -380,38 +378,35 @@ class SourceTables:
 
 
 def list_labels(one: Compared, column: pa.ChunkedArray, manifest: Manifest) -> Mapping[str, Cover] | None:
-    """Return what each text of a published column stands for; None if values are published as they are."""
+    """Return the cover of each text of a published column; None if it publishes values."""
     change = manifest.techniques.get(one.name, {})
     rounding = change if change.get("technique") == "rounding" else None
     return manifest.attributes[one.name].labels or one.label_rounded(column, rounding)
 
 
 def factor(column: pa.ChunkedArray) -> tuple[CodeArray, pa.Array]:
-    """Return (n_rows,) codes of the rows, and the value of each; a null last if there is one."""
+    """Return (n_rows,) codes of the rows, and the value of each; a null, if there is one, is last."""
     codes, values = split_values(column)
     missing = len(codes) > 0 and codes.max() == len(values)
     return codes, pa.concat_arrays([values, pa.nulls(1, values.type)]) if missing else values
 
 
 def _build_tree(declared: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:
-    """Return the declared tree, unless values do not fit as they were before techniques; else one of the values."""
+    """Return the declared tree if it fits the original values; else a tree of the values."""
     if declared is not None:
         with suppress(ShoalError):
             return declared.build(values)
-    with suppress(ShoalError, OverflowError):  # columns that no tree was asked for may hold any number
+    with suppress(ShoalError, OverflowError):  # columns without a tree may have any number
         return (default_builder(values.type, values) if len(values) else FlatTaxonomy()).build(values)
     numbers, numeric = decimal_numbers(values)
-    return _cut_stretches(numbers) if numeric.all() else FlatTaxonomy().build(texts(values))
-
-
-def _cut_stretches(numbers: FloatArray) -> Taxonomy:
-    """Cut decimal numbers where equally many distinct ones lie between."""
+    if not numeric.all():
+        return FlatTaxonomy().build(texts(values))
     edges = np.unique(np.quantile(np.unique(numbers), np.arange(_STRETCHES) / _STRETCHES, method="lower"))
     return cut_numbers(np.append(edges, np.nextafter(numbers.max(), np.inf)))
 
 
 def cut_numbers(ends: FloatArray) -> Taxonomy:
-    """Return the tree whose leaves are the stretches between some numbers."""
+    """Return the tree whose leaves are the ranges between some numbers."""
     edges, stops = ends[:-1], ends[1:]
     leaves = [f"from {number_text(edge)}" for edge in edges.tolist()]
     return from_levels(leaves, [], Numbers(edges, stops, np.zeros(len(edges), dtype=np.bool_)), declared=False)

@@ -1,7 +1,7 @@
-"""Interval disclosure and distance-based record linkage: what changed numbers still say of those whose they are.
+"""Interval disclosure and distance-based record linkage: how much changed numbers reveal about the original ones.
 
-Published rows are in random order, but on their way into the file they know their places in the source. So the figures
-are about the very numbers that are published, beside those that were given.
+Published rows are in random order, but until they are written their places in the source are known. So the published
+numbers are compared with the original numbers of the same records.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from shoal.sources.base import Source, layers
 
 WIDTHS = (5, 10)  # of intervals, in percent of the ranks or of the standard deviation
 MOST_RECORDS = 250_000  # that are compared
-MOST_TRIALS = 10_000  # records whose published one is looked for
-HIGH_LINKED, HIGH_SHARE = 0.1, 0.5  # of records, from which on the terminal speaks of linkage and of intervals
+MOST_TRIALS = 10_000  # records that are linked
+HIGH_LINKED, HIGH_SHARE = 0.1, 0.5  # shares of records from which the terminal mentions linkage and intervals
 _FAR = 1e3  # standard deviations between a number and a missing one
-_ROUNDING = 1 + 1e-12  # distances that differ by less are equal
+_ROUNDING = 1 + 1e-12  # distances with a smaller ratio are equal
 
 
 @dataclass(slots=True)
 class ChangedNumbers:
     """The columns of a release whose numbers a technique or averaging changed, and a sample of their rows.
 
-    Columns of labels are left out, since labels contain what they stand for, and so are tokens and dates.
+    Columns of labels are left out because labels contain the original numbers, and so are tokens and dates.
     """
 
     names: list[str]
@@ -46,7 +46,7 @@ class ChangedNumbers:
 
     @classmethod
     def of(cls, policy: Policy, manifest: Manifest) -> ChangedNumbers:
-        """List the columns; of texts without a declared taxonomy, only reading them tells whether they are numbers."""
+        """List the columns; texts without a declared taxonomy are included, because they may be numbers."""
         traces, found = read_traces(manifest.techniques), []
         for name, attribute in manifest.attributes.items():
             quasi = attribute.role == "quasi"
@@ -56,14 +56,14 @@ class ChangedNumbers:
         return cls(found)
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass on rows that end with their places in the source."""
+        """Pass on rows whose last column is their place in the source."""
         for batch in batches:
             if self.names:
                 self.rows.add(batch.select([*self.names, ROW]))
             yield batch
 
     def measure(self, source: Source) -> dict[str, object] | None:
-        """Compare with the rows of the *source* as they were before techniques; None if no number was changed."""
+        """Compare with the rows of the *source* before techniques; None if no number was changed."""
         if not self.rows.n_rows:
             return None
         table = self.rows.table().sort_by(ROW)
@@ -88,13 +88,13 @@ class ChangedNumbers:
 
 
 def disclose_intervals(given: FloatArray, published: FloatArray, rng: np.random.Generator) -> list[dict[str, float]]:
-    """Return the shares of records, of those that have both numbers, whose given one is in an interval of each width.
+    """Return the shares of records whose original number is in an interval of each width around the published one.
 
     Rank-based (Domingo-Ferrer and Torra, "A quantitative comparison of disclosure control methods for microdata",
-    2001): the interval reaches from the published number to those whose ranks differ from its own by half of the
-    width; equal numbers have their mean rank. Based on the standard deviation of the published numbers (SDID of
-    Mateo-Sanz, Sebe and Domingo-Ferrer, "Outlier protection in continuous microdata masking", PSD 2004): half of the
-    width to either side, which sdcMicro's ``dRisk`` calls k. Chance takes the interval of a random record instead.
+    2001): the interval has the numbers whose ranks differ from the published number's by at most half of the width;
+    equal numbers have their mean rank. Based on the standard deviation of the published numbers (SDID of Mateo-Sanz,
+    Sebe and Domingo-Ferrer, "Outlier protection in continuous microdata masking", PSD 2004): half of the width to
+    either side, which sdcMicro's ``dRisk`` calls k. Chance uses the interval of a random record instead.
 
     >>> found, _ = disclose_intervals(np.arange(40.0), np.arange(40.0) + 1, np.random.default_rng(1))
     >>> found["rank_based"], found["sd_based"]
@@ -117,27 +117,27 @@ def disclose_intervals(given: FloatArray, published: FloatArray, rng: np.random.
 
 
 def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.random.Generator) -> dict[str, object]:
-    """Return how often the published record nearest to the given numbers of a record is its own, or the second is.
+    """Return how often the published record nearest to the original numbers is the right one, or the second one is.
 
-    *numbers* are the given and the published ones of each column. Distance-based record linkage as in the paper above:
-    Euclidean distances of numbers divided by the standard deviation of the published ones. Who misses a number is near
-    to those who miss it too. Of records that are equally near each is taken with the same probability.
+    *numbers* are the original and the published ones of each column. Distance-based record linkage as in the paper
+    above: Euclidean distances of numbers divided by the standard deviation of the published ones. Records that lack the
+    same number are near each other. Ties are broken at random.
 
     >>> given, published = np.array([20.0, 30.0, 40.0]), np.array([20.0, 40.0, 40.0])
     >>> found = link_records({"age": (given, published)}, np.random.default_rng(1))
     >>> round(found["nearest"], 3), round(found["two_nearest"], 3)
     (0.611, 0.889)
     """
-    from scipy.spatial import cKDTree  # takes a while to load
+    from scipy.spatial import cKDTree  # slow to load
 
     spread = [np.nanstd(shown) or 1.0 for _, shown in numbers.values()]
     scaled = (np.stack(columns, axis=1) / spread for columns in zip(*numbers.values(), strict=True))
     given, shown = (np.hstack([np.nan_to_num(each), _FAR * np.isnan(each)]) for each in scaled)
     first, group = same_rows([np.unique(column, return_inverse=True)[1] for column in shown.T])
-    records, tree = np.bincount(group), cKDTree(shown[first])  # a point stands for all records that publish it
+    records, tree = np.bincount(group), cKDTree(shown[first])  # equal published records are one point
     trials = rng.permutation(len(shown))[:MOST_TRIALS]
     known, own = given[trials], np.sqrt(((given[trials] - shown[trials]) ** 2).sum(axis=1))
-    distance = tree.query(known, k=[1, 2])[0] * _ROUNDING  # (n_trials, 2) of points; infinite if there is but one
+    distance = tree.query(known, k=[1, 2])[0] * _ROUNDING  # (n_trials, 2) of points; infinite if there is only one
 
     def count(which: IntArray, point: int) -> IntArray:
         near = tree.query_ball_point(known[which], distance[which, point])
@@ -153,7 +153,7 @@ def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.r
 
 
 def describe_linkage(found: Mapping[str, Any]) -> str:
-    """Say how often somebody who knows the original numbers finds the published record."""
+    """Describe how often an attacker with the original numbers finds the published record."""
     nearest, two, chance = (percent(found[share]) for share in ("nearest", "two_nearest", "chance"))
     who = f"For {nearest} of {found['trials']:,} records, the published record nearest to their original"
     said = f"{who} {join_words(found['columns'])} is their own (one of the two nearest: {two}; by chance: {chance})."
@@ -161,7 +161,7 @@ def describe_linkage(found: Mapping[str, Any]) -> str:
 
 
 def describe_high(found: Mapping[str, Any], attributes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say what is high: linkage, and interval disclosure of columns that are not quasi, which others know anyway."""
+    """Describe high linkage, and high interval disclosure of columns that are not quasi."""
     linkage = found["linkage"]
     said = [describe_linkage(linkage)] if linkage["nearest"] >= max(HIGH_LINKED, 2 * linkage["chance"]) else []
     unknown = {name: one[0] for name, one in found["intervals"].items() if attributes[name]["role"] != "quasi"}

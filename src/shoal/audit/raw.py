@@ -1,4 +1,4 @@
-"""The table as it is: every distinct combination of its columns, in the classes of its quasi attributes."""
+"""The unchanged table: every distinct combination of its columns, in the classes of its quasi attributes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from shoal.audit.uniqueness import CodedColumn, Partition
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.core.kernels import same_rows
+from shoal.core.kernels import find_starts, same_rows
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.models.k_map import KMap
@@ -21,10 +21,10 @@ from shoal.sources.base import Source
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawTable:
-    """Cells over all columns that may be published, ascending by class; a class shares all quasi values.
+    """Cells over all columns that may be published, in ascending order of classes; a class shares all quasi values.
 
-    Quasi values are compared as they are written, not as the leaves of their taxonomies: publishing the table as
-    it is would show just that. Records that the policy drops for missing values are not among the cells.
+    Quasi values are compared as they are written, not as leaves of their taxonomies, because publishing the unchanged
+    table would show them. Records that the policy drops for missing values are left out.
     """
 
     counted: CountedCells  # columns: quasi, sensitive, insensitive
@@ -65,13 +65,13 @@ class RawTable:
         return tuple(replace(column, codes=column.codes[self.first[:-1]]) for column in columns)
 
     def classes(self) -> Partition:
-        """Return the cells in groups by class, so that one more column can be joined to the quasi attributes."""
+        """Return the cells in groups by class, which one more column can split."""
         return Partition(self.records == 1, self.first, np.arange(len(self.records), dtype=np.int32))
 
     def people(self, requirement: Requirement) -> tuple[IntArray, int]:
-        """Return (n_classes,) the population that shares a class's values, and how many people share none.
+        """Return (n_classes,) the number of people of the population in each class, and the number in no class.
 
-        Values of table and population are compared as leaves of their taxonomies, as k-map does.
+        Values of table and population are compared as leaves of their taxonomies, like in k-map.
         """
         if requirement.population is None:
             raise TypeError("the requirement looks at no population")
@@ -86,13 +86,13 @@ class RawTable:
 def read_raw(
     source: Source, policy: Policy, populations: dict[str, Source], engine: LocalEngine, progress: Progress
 ) -> RawTable:
-    """Count all columns but identifiers in one pass, and bind the policy's models.
+    """Count all columns except identifiers in one pass, and bind the policy's models.
 
-    A population that no model of the policy names is bound to a model of its own, the last one.
+    A population that no model of the policy names is bound to an additional last model.
     """
     quasi, sensitive = policy.names("quasi"), policy.names("sensitive")
     carried = policy.names("insensitive")
-    # The last columns weigh most in the keys, so that cells in ascending order are in order of their classes.
+    # The last columns are the most significant in the keys, so ascending cells are in order of their classes.
     counted = engine.count(source, (*carried, *sensitive, *quasi), progress)
     counted = reorder(counted, (*quasi, *sensitive, *carried))
     people = {name: _people(other, policy.unit, quasi, engine, progress) for name, other in populations.items()}
@@ -100,22 +100,16 @@ def read_raw(
     extra = tuple(KMap(k=1, population=name) for name in populations if name not in named)
     by_records = replace(policy, privacy=(*policy.privacy, *extra), unit=None, household=None)
     encoding = encode(counted, by_records, people)
-    records = counted.run.counts if encoding.kept is None else counted.run.counts[encoding.kept]
-    new = np.zeros(len(records), dtype=np.bool_)
-    new[0] = True
-    for number in range(len(quasi)):
-        codes = counted.codes(number)
-        if encoding.kept is not None:
-            codes = codes[encoding.kept]
-        new[1:] |= codes[1:] != codes[:-1]
-    first = np.append(np.flatnonzero(new), len(records)).astype(np.int64)
-    return RawTable(counted, encoding, records, first, len(quasi))
+    kept = slice(None) if encoding.kept is None else encoding.kept
+    records = counted.run.counts[kept]
+    starts = find_starts([counted.codes(number)[kept] for number in range(len(quasi))])
+    return RawTable(counted, encoding, records, np.append(starts, len(records)).astype(np.int64), len(quasi))
 
 
 def _people(
     population: Source, unit: str | None, quasi: tuple[str, ...], engine: LocalEngine, progress: Progress
 ) -> CountedCells:
-    """Count a population: its rows, or its persons, each once with the same values, if it has their column."""
+    """Count a population: its rows or, if it has the column of persons, each person with the same values once."""
     if unit is None or unit not in population.schema.names:
         return engine.count(population, quasi, progress)
     counted = engine.count(population, (unit, *quasi), progress)
@@ -124,7 +118,7 @@ def _people(
 
 
 def reorder(counted: CountedCells, columns: tuple[str, ...]) -> CountedCells:
-    """Return the same cells with these of their columns, in this order."""
+    """Return the same cells with some of their columns, in this order."""
     places = [counted.columns.index(name) for name in columns]
     layout = counted.layout
     return replace(

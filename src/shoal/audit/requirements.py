@@ -1,4 +1,4 @@
-"""The policy's models, and the usual measures of diversity, on the classes of the table as it is."""
+"""The policy's models, and the usual measures of diversity, on the classes of the unchanged table."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from shoal.plan.problem import Requirement
 from shoal.taxonomies.parse import decimal_numbers
 
 _HISTOGRAM_ENTRIES = 1 << 22
-_ROUNDING = 1e-9  # bounds are exact but for rounding
+_ROUNDING = 1e-9  # tolerance for rounding errors of bounds
 
 
 @dataclass(frozen=True, slots=True)
 class ModelVerdict(Figures):
-    """Whether the table as it is meets one model of the policy."""
+    """Whether the unchanged table satisfies one model of the policy."""
 
     model: PrivacyModel
     holds: bool
     achieved: float
-    records_missed: int  # records of classes that miss it
+    records_missed: int  # records of classes that violate it
     by_records: bool = False  # whether it counts records although the policy names people
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it; an infinite parameter is null."""
+        """Return it for JSON; an infinite parameter is null."""
         return {
             "model": self.model.name,
             "parameters": self.model.model_dump(mode="json", exclude_none=True),
@@ -50,10 +50,10 @@ class ModelVerdict(Figures):
 
 @dataclass(frozen=True, slots=True)
 class SensitiveRisk(Figures):
-    """How much the classes of the table as it is tell of one sensitive attribute.
+    """How much the classes of the unchanged table reveal about one sensitive attribute.
 
-    ``certain_records`` are those whose class has one value only: whoever finds the class knows the value. A
-    recursive c is infinite where a class has fewer than l values.
+    ``certain_records`` are in classes with a single value. A recursive c is infinite if a class has fewer than l
+    values.
     """
 
     attribute: str
@@ -68,7 +68,7 @@ class SensitiveRisk(Figures):
     t_ordered: float | None  # for numbers and dates only
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it; an infinite parameter is null."""
+        """Return it for JSON; an infinite parameter is null."""
         return {
             "attribute": self.attribute,
             "values": self.values,
@@ -82,7 +82,7 @@ class SensitiveRisk(Figures):
 
 
 def finite(number: float) -> float | None:
-    """Return the number, or None if it is infinite: JSON knows no infinity."""
+    """Return the number, or None if it is infinite, because JSON has no infinity."""
     return number if np.isfinite(number) else None
 
 
@@ -93,10 +93,10 @@ def verdicts(
     by_people: Mapping[int, list[Requirement]],
     class_of: AnyIntArray | None,
 ) -> tuple[ModelVerdict, ...]:
-    """Judge the policy's models; one that holds for several attributes is judged by the worst of them.
+    """Judge the policy's models; a model that holds for several attributes is judged by the worst of them.
 
-    Models of sizes and of populations see the *people* of each class. Of those of values the requirements *by_people*
-    do, whose cells have the classes *class_of*; the others see records.
+    Models of sizes and of populations count the *people* of each class. Models of values count people by the
+    requirements *by_people*, whose cells have the classes *class_of*; without a requirement there, they count records.
     """
     found: list[list[ModelVerdict]] = [[] for _ in models]
     for requirement in raw.encoding.problem.requirements:
@@ -126,7 +126,7 @@ def _verdict(raw: RawTable, requirement: Requirement, people: IntArray) -> Model
         if isinstance(model, TableModel):
             holds = model.holds_together(people)
             return ModelVerdict(model, holds, model.reach_together(people), 0 if holds else result.n_missed)
-    # People whom no class covers are surely not in the table.
+    # People whom no class covers cannot be in the table.
     absent = isinstance(model, DeltaPresence) and model.min > 0 and uncovered > 0
     return ModelVerdict(model, result.n_missed == 0 and not absent, result.achieved, result.n_missed)
 
@@ -161,7 +161,7 @@ def sensitive_risks(raw: RawTable) -> tuple[SensitiveRisk, ...]:
 def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
     attribute = raw.encoding.problem.sensitive[number]
     leaves = raw.encoding.problem.cells.codes[raw.n_quasi + number][: len(raw.records)]
-    occurring, codes = np.unique(leaves, return_inverse=True)  # values that do not occur are left out
+    occurring, codes = np.unique(leaves, return_inverse=True)
     n_values = len(occurring)
     values = ValueClasses.of(raw, codes.reshape(-1).astype(np.int32), n_values)
     whole = Whole(raw.n_records, values.whole())
@@ -179,7 +179,7 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
     return SensitiveRisk(
         attribute=attribute.name,
         values=n_values,
-        certain_records=distinct.n_missed,  # a class misses distinct 2-diversity if it has one value
+        certain_records=distinct.n_missed,  # a class violates distinct 2-diversity if it has one value
         distinct_l=int(distinct.achieved),
         simple_l=simple.achieved,
         entropy_l=entropy.achieved,
@@ -191,7 +191,7 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
 
 
 def _is_ordered(raw: RawTable, number: int) -> bool:
-    """Whether the values of a sensitive attribute have an order: numbers and dates, none missing."""
+    """Whether the values of a sensitive attribute are ordered: numbers or dates, none missing."""
     taxonomy = raw.encoding.problem.sensitive[number].taxonomy
     if taxonomy.missing is not None:
         return False
@@ -214,7 +214,6 @@ class ValueClasses:
 
     @classmethod
     def of(cls, raw: RawTable, values: CodeArray, n_values: int) -> Self:
-        """Count the cells by class and value."""
         pairs = count_pairs(raw.class_of, raw.n_classes, values, n_values, raw.records)
         return cls(pairs.start, pairs.second, pairs.records, n_values)
 
@@ -228,10 +227,7 @@ class ValueClasses:
         return np.bincount(self.values, weights=self.records, minlength=self.n_values).astype(np.int64)
 
     def narrow(self) -> Iterator[ClassHistograms]:
-        """Yield the classes, some at a time, with the counts of their own values only.
-
-        Whoever does not compare a class with the whole table cannot tell which values these are.
-        """
+        """Yield blocks of classes with the counts of their own values only, without the values' identity."""
         widths = np.diff(self.first)
         for width in np.unique(widths).tolist():
             for which in _cut(np.flatnonzero(widths == width), width):
@@ -239,7 +235,7 @@ class ValueClasses:
                 yield ClassHistograms(counts.sum(axis=1), counts)
 
     def wide(self, order: IntArray | None = None) -> Iterator[ClassHistograms]:
-        """Yield the classes, all or those of *order*, some at a time, with the counts of all values."""
+        """Yield blocks of classes, all or the ones in *order*, with the counts of all values."""
         for which in _cut(np.arange(len(self.first) - 1) if order is None else order, self.n_values):
             row, item = gather_entries(self.first, which)
             counts = np.zeros((len(which), self.n_values), dtype=np.int64)
@@ -248,21 +244,20 @@ class ValueClasses:
 
 
 def _cut(which: IntArray, width: int) -> list[IntArray]:
-    """Cut a list of classes so that memory stays bounded."""
+    """Cut a list of classes into blocks of bounded memory."""
     step = max(_HISTOGRAM_ENTRIES // max(width, 1), 1)
     return np.split(which, range(step, len(which), step))
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One model: the strongest main parameter that all classes meet, and the records of classes that miss it."""
+    """The strongest main parameter of a model that all classes satisfy, and the number of records that violate it."""
 
     achieved: float
     n_missed: int
 
 
 def measure(model: PrivacyModel, whole: Whole, classes: Iterable[ClassHistograms]) -> Measured:
-    """Return what a model says of all classes, at least one, together."""
     reached, missed = [], 0
     for block in classes:
         reached.append(model.worst(block, whole))
@@ -271,10 +266,10 @@ def measure(model: PrivacyModel, whole: Whole, classes: Iterable[ClassHistograms
 
 
 def largest_distance(model: TCloseness, values: ValueClasses, whole: Whole) -> float:
-    """Return the t that all classes meet, without looking at classes that cannot be the worst.
+    """Return the t that all classes satisfy, without examining classes that cannot be the worst.
 
-    The earth mover's distance to a given table is convex: that of a class is at most the mean of what its records
-    would have alone. Classes are looked at in descending order of this bound until none can exceed what was found.
+    The earth mover's distance to a given table is convex: a class's distance is at most the mean distance of its
+    records alone. Classes are examined in descending order of this bound until none can exceed the maximum found.
     """
     alone = _distance_of_one(model, values.whole())
     bound = np.add.reduceat(values.records * alone[values.values], values.first[:-1]) / values.sizes
@@ -289,7 +284,7 @@ def largest_distance(model: TCloseness, values: ValueClasses, whole: Whole) -> f
 
 
 def _distance_of_one(model: TCloseness, counts: IntArray) -> FloatArray:
-    """Return (n_values,) the distance to the table of a class of one record; all values occur."""
+    """Return (n_values,) the distance between the table and a class of one record; all values occur."""
     shares = counts / counts.sum()
     if model.distance == "equal":
         return np.asarray(1.0 - shares)

@@ -1,10 +1,8 @@
-"""What an audit found: names of columns and counts, never a record's values.
+"""The result of an audit: names of columns and counts, never a record's values.
 
-How easily records are found by their class, for three kinds of searchers.
-
-El Emam, "Guide to the de-identification of personal health information", 2013: the prosecutor knows that the
-target is in the table, the journalist knows only that they are of the population, the marketer wants to find as
-many as possible.
+The risks by class are for three kinds of attackers: El Emam, "Guide to the de-identification of personal health
+information", 2013. The prosecutor is sure that the target is in the table, the journalist only that the target is in
+the population, and the marketer wants to find as many people as possible.
 """
 
 from __future__ import annotations
@@ -27,9 +25,9 @@ from shoal.core.wording import count_noun, percent
 from shoal.models.population import PopulationUniqueness
 from shoal.policy.policy import Policy, Role
 
-ALONE = 0.05  # share of records that a column by itself makes unique
+ALONE = 0.05  # share of records that a column makes unique by itself, from which there is a warning
 JOINED = 0.5  # share of the records hidden by the quasi attributes that it makes unique together with them
-ABOVE = (0.1, 0.3, 0.5)  # chances of which it is stated how many records exceed them
+ABOVE = (0.1, 0.3, 0.5)  # probabilities for which the number of records above is stated
 THRESHOLDS = (0.05, 0.2, 0.33)
 _KEYS = (  # of an audit as JSON
     "headline", "warnings", "source", "rows", "records", "missing", "quasi", "classes", "k", "unique_records",
@@ -41,15 +39,15 @@ _KEYS = (  # of an audit as JSON
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The risk of publishing a table as it is, identifiers left out.
+    """The risk of publishing an unchanged table, without identifiers.
 
-    Where the policy names persons, these are counted once in each class instead of their records: by searchers, models
-    of sizes and populations, sets of attributes and estimates. Class sizes, models of values and columns count records.
+    If the policy names persons, searchers, models of sizes and populations, sets of attributes, and estimates count
+    each person once per class instead of the records. Class sizes, models of values and columns count records.
     """
 
     source: str
     rows: int  # of the source
-    records: int  # of them, those that the policy does not drop
+    records: int  # that the policy does not drop
     missing: Literal["category", "drop"]
     missing_values: tuple[MissingValues, ...]
     quasi: tuple[str, ...]
@@ -62,33 +60,33 @@ class Audit:
     populations: tuple[PopulationRisk, ...]
     models: tuple[ModelVerdict, ...]
     sensitive: tuple[SensitiveRisk, ...]
-    sets: tuple[SetRisk, ...]  # those that single out most first
+    sets: tuple[SetRisk, ...]  # ordered by the records that they single out
     threshold: float
     minimal_sets: tuple[SetRisk, ...]
     fastest_order: tuple[SetRisk, ...]
     columns: tuple[ColumnRisk, ...]
     special: SpecialRisk
     uniqueness: PopulationUniqueness | None  # if the table is a sample
-    loglinear: tuple[LogLinearRisk, ...]  # the same, from the quasi values
+    loglinear: tuple[LogLinearRisk, ...]  # the same by the quasi values
     persons: PersonRisk | None  # if the policy names them
     households: HouseholdRisk | None
     individual: IndividualRisk | None = None  # if the policy has survey weights
-    findings: tuple[Finding, ...] = ()  # what no promise covers, high ones first
-    not_applied: tuple[str, ...] = ()  # what the policy would change: columns with techniques, "sample"
+    findings: tuple[Finding, ...] = ()  # high ones first
+    not_applied: tuple[str, ...] = ()  # changes by the policy: columns with techniques, "sample"
 
     @property
     def k(self) -> int:
-        """The k that the table reaches: people of its smallest class."""
+        """The k of the table: the people of its smallest class."""
         return self.smallest_class if self.persons is None else self.persons.smallest_class
 
     @property
     def unique_share(self) -> float:
-        """Share of records that no other shares its quasi values with."""
+        """The share of records with unique quasi values."""
         return self.unique_records / self.records
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What should be changed in the policy before publishing."""
+        """Changes that the policy needs before publishing."""
         found = [column.warning for column in self.columns if column.warning is not None]
         by_records = [verdict.model.name for verdict in self.models if verdict.by_records]
         if by_records:
@@ -115,12 +113,11 @@ class Audit:
         )
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
         return str(show("audit", self))
 
     def as_dict(self) -> dict[str, object]:
-        """Return everything as JSON can hold it."""
-        other: dict[str, object] = {  # than the field or property of that name
+        """Return everything for JSON."""
+        other: dict[str, object] = {  # entries that differ from the field or property of that name
             "missing": {"policy": self.missing, "columns": self.missing_values},
             "journalist": {risk.population: risk for risk in self.populations} or {"upper_bound": self.prosecutor},
             "minimal_sets": {"unique_share_above": self.threshold, "sets": self.minimal_sets},
@@ -133,24 +130,26 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class SearchRisk(Figures):
-    """The chance that a record is matched with the right person: over all records, the highest and the mean."""
+    """The probability that a record is matched with the right person.
+
+    The highest, the mean, and shares above thresholds.
+    """
 
     highest: float
     mean: float
     share_above: tuple[tuple[float, float], ...]  # threshold, share of records with a higher risk
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         above = {f"{threshold:g}": share for threshold, share in self.share_above}
         return {"highest": self.highest, "mean": self.mean, "share_above": above}
 
 
 @dataclass(frozen=True, slots=True)
 class PopulationRisk(Figures):
-    """The risks against a table of all people among whom somebody may search.
+    """The risks if an attacker searches in a table of the population.
 
-    ``records_not_covered`` are in classes that have more records than the population has people: the population
-    is incomplete, and their own class is then taken for the candidates.
+    ``records_not_covered`` are in classes with more records than the population has people: the population is
+    incomplete, so their own class is used as the candidates.
     """
 
     population: str
@@ -162,7 +161,7 @@ class PopulationRisk(Figures):
 
 
 def search_risk(sizes: IntArray, candidates: IntArray) -> SearchRisk:
-    """Return the risks of records in classes of these *sizes* that hide among so many *candidates*.
+    """Return the risks of records in classes of these *sizes* that hide among *candidates*.
 
     >>> search_risk(np.array([1, 3]), np.array([1, 3])).mean
     0.5
@@ -179,7 +178,7 @@ def search_risk(sizes: IntArray, candidates: IntArray) -> SearchRisk:
 
 
 def population_risk(name: str, people: int, sizes: IntArray, candidates: IntArray) -> PopulationRisk:
-    """Return the risks of classes of these *sizes* that fit so many people of a population."""
+    """Return the risks of classes of these *sizes*, given the number of *candidates* of the population for each."""
     fitting = np.maximum(sizes, candidates)
     risk = search_risk(sizes, fitting)
     return PopulationRisk(
@@ -194,10 +193,10 @@ def population_risk(name: str, people: int, sizes: IntArray, candidates: IntArra
 
 @dataclass(frozen=True, slots=True)
 class DisclosureRisk(Figures):
-    """How likely somebody of the population who matches one unique record is the person it is about."""
+    """The probability that a person of the population who matches one unique record is the right one."""
 
     chance: float  # over all unique records
-    highest: float | None  # of a record, by its score; None for more attributes than that is defined for
+    highest: float | None  # of a record, by its score; None for too many attributes
     records_above: tuple[tuple[float, int], ...]
 
     @classmethod
@@ -210,18 +209,17 @@ class DisclosureRisk(Figures):
         return cls(chance, float(chances.max()), tuple((limit, int((chances > limit).sum())) for limit in ABOVE))
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         above = {f"{chance:g}": records for chance, records in self.records_above}
         return {"dis": self.chance, "dis_suda_highest": self.highest, "dis_suda_records_above": above}
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialRisk(Figures):
-    """Which attributes single records out: minimal sets, and what each attribute adds to the scores."""
+    """The attributes that single records out: minimal sets, and the contribution of each attribute to the scores."""
 
     largest: int
     unique_records: int
-    by_size: tuple[int, ...]  # records by the size of their smallest set, from 1; last, those of larger sets only
+    by_size: tuple[int, ...]  # records by the size of their smallest set, from 1; the last has only larger sets
     sets: tuple[MinimalSet, ...]  # the highest score first
     score: int
     contributions: tuple[tuple[str, float], ...]  # the highest first
@@ -229,7 +227,7 @@ class SpecialRisk(Figures):
 
     @classmethod
     def of(cls, found: SpecialUniques, fraction: float | None) -> SpecialRisk:
-        """Tell what was found; *fraction* of the population is in the table, if that is known."""
+        """Summarize the search; *fraction* of the population is in the table, if that is known."""
         return cls(
             largest=found.largest,
             unique_records=int(found.unique.sum()),
@@ -241,7 +239,6 @@ class SpecialRisk(Figures):
         )
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         return {
             "largest_set": self.largest,
             "unique_records": self.unique_records,
@@ -259,7 +256,7 @@ class SpecialRisk(Figures):
 
 @dataclass(frozen=True, slots=True)
 class MissingValues(Figures):
-    """Records of the source without a value in one column."""
+    """The records of the source without a value in one column."""
 
     column: str
     records: int
@@ -268,7 +265,7 @@ class MissingValues(Figures):
 
 @dataclass(frozen=True, slots=True)
 class ColumnRisk(Figures):
-    """What a column that is no quasi attribute singles out, by itself and together with the quasi attributes."""
+    """The records that a column without the role quasi singles out, alone and together with the quasi attributes."""
 
     column: str
     role: Role
@@ -281,7 +278,7 @@ class ColumnRisk(Figures):
 
 
 def column_risks(raw: RawTable, policy: Policy, progress: Progress) -> tuple[ColumnRisk, ...]:
-    """Look at every sensitive and insensitive column; identifiers are not published and not read."""
+    """Examine every sensitive and insensitive column; identifiers are not published and not read."""
     names = raw.counted.columns[raw.n_quasi :]
     risks = []
     with progress.step("other columns", len(names), unit="columns") as step:
@@ -320,10 +317,10 @@ def _warning(name: str, role: Role, unique: int, share: float, newly: float, hid
         return None
     if role == "insensitive":
         return (
-            f"{found}, and no model covers it: anybody who knows it needs nothing else; make it quasi with a taxonomy, "
+            f"{found}, and no model covers it: anyone who knows it finds the record; make it quasi with a taxonomy, "
             "round it (a technique), or make it an identifier"
         )
-    return f"{found}: anybody who knows it needs nothing else; coarsen it, or make it quasi"
+    return f"{found}: anyone who knows it finds the record; coarsen it, or make it quasi"
 
 
 def missing_values(raw: RawTable) -> tuple[MissingValues, ...]:

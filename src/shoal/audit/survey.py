@@ -1,8 +1,8 @@
-"""The risk of records in a sample: who is unique in the population, too, and how likely a match is the right person.
+"""The risk of records in a sample: uniqueness in the population, and the probability that a match is right.
 
 Estimates from log-linear models of the quasi values: Skinner and Shlomo, "Assessing identification risk in survey
-microdata using log-linear models", JASA 103, 2008. Unlike models of class sizes these look at the values: a unique
-record whose values are all frequent is less at risk. The individual risk is that of a survey with weights.
+microdata using log-linear models", JASA 103, 2008. In contrast to models of class sizes these use the values: a unique
+record with frequent values is less at risk. The individual risk is for surveys with weights.
 """
 
 from __future__ import annotations
@@ -24,28 +24,31 @@ from shoal.utility.marginals import read_weights
 from shoal.utility.rows import sum_weights
 
 MOST_CELLS = 2_000_000  # combinations of values that are fitted
-_SWEEPS, _CLOSE = 200, 1e-3  # of iterative proportional fitting: at most so many; the share of records misplaced
+_SWEEPS, _CLOSE = 200, 1e-3  # of iterative proportional fitting: the most sweeps; the share of records misplaced
 _UNDERFITS = 1.96  # standard errors
 
 
 @dataclass(frozen=True, slots=True)
 class LogLinearRisk(Figures):
-    """A model of main effects and some two-way interactions, the strongest first; or why it was not fitted."""
+    """A model of main effects and some two-way interactions, the strongest first.
 
-    interactions: int  # pairs of attributes: none (independence), as many as it takes, all
+    Or the reason why it was not fitted.
+    """
+
+    interactions: int  # pairs of attributes: none (independence), enough, or all
     population_uniques: float | None = None  # tau1: unique records expected to be unique in the population
-    correct_matches: float | None = None  # tau2: right matches expected if each is matched with one person who fits
-    misfit: float | None = None  # B1 over its standard error: above 1.96 it underfits, and overstates the risk
+    correct_matches: float | None = None  # tau2: expected right matches if each is matched with one candidate
+    misfit: float | None = None  # B1 over its standard error: above 1.96 the model underfits, and overstates the risk
     misfit_of_matches: float | None = None  # B2, the same for tau2
-    chosen: bool = False  # the simplest that does not underfit
+    chosen: bool = False  # the simplest model that does not underfit
     refusal: str | None = None
 
 
 def estimate_loglinear(codes: Sequence[AnyIntArray], sizes: IntArray, fraction: float) -> tuple[LogLinearRisk, ...]:
     """Fit independence, all pairs, and by forward selection the model between them that does not underfit.
 
-    *codes* are the (n_classes,) quasi values of the sample's classes, *sizes* their records. How many pairs it takes is
-    found by halving: estimates fall, and so does the statistic of misfit, with every pair.
+    *codes* are the (n_classes,) quasi values of the sample's classes, *sizes* their records. The necessary number of
+    pairs is found by bisection: estimates fall with every pair, and so does the statistic of misfit.
 
     >>> codes = [np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])]
     >>> found, _ = estimate_loglinear(codes, np.array([9, 1, 3, 2]), 0.5)
@@ -68,7 +71,7 @@ def estimate_loglinear(codes: Sequence[AnyIntArray], sizes: IntArray, fraction: 
     def fit(n_pairs: int) -> LogLinearRisk:
         fitted = fit_margins(table, [*((axis,) for axis in range(table.ndim)), *pairs[:n_pairs]])
         if fitted is None:
-            return LogLinearRisk(n_pairs, refusal=f"the fit did not settle in {_SWEEPS} sweeps")
+            return LogLinearRisk(n_pairs, refusal=f"the fit did not converge in {_SWEEPS} sweeps")
         return _measure(n_pairs, fitted[place], sizes, fraction, (fitted.ravel(), table.ravel()))
 
     found = {0: fit(0), len(pairs): fit(len(pairs))}
@@ -89,7 +92,7 @@ def _measure_association(table: FloatArray, pair: tuple[int, int]) -> float:
 
 
 def fit_margins(table: FloatArray, kept: Sequence[tuple[int, ...]]) -> FloatArray | None:
-    """Return the likeliest table that has the observed margins over these axes; None if fitting does not settle.
+    """Return the maximum likelihood table with the observed margins over these axes; None if fitting does not converge.
 
     Iterative proportional fitting, after Deming and Stephan: scale the table to one margin after the other.
     """
@@ -119,7 +122,7 @@ def _measure(
     fitted, observed = (column[cells[0] > 0] for column in cells)
     x = fitted / fraction * (1 - fraction)
     e = np.exp(-x)
-    # first and second derivatives of both risks by x; near 0 those of (1 - e) / x are -1/2 and 1/3
+    # first and second derivatives of both risks by x; near 0 the derivatives of (1 - e) / x are -1/2 and 1/3
     small = x < 1e-3
     near = np.where(small, 1.0, x)
     first = np.where(small, -0.5 + x / 3, (e * (near + 1) - 1) / near**2)
@@ -134,29 +137,28 @@ def _measure(
     return replace(found, misfit=statistics[0], misfit_of_matches=statistics[1])
 
 
-ABOVE = (0.05, 0.2, 0.33)  # risks of which it is stated how many records exceed them
-_SERIES = 30  # records of a class from which on the series needs few terms
+ABOVE = (0.05, 0.2, 0.33)  # risks for which the number of records above is stated
+_SERIES = 30  # records of a class from which the series needs few terms
 _PRECISION = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
 class IndividualRisk(Figures):
-    """Risks that were estimated with the weights of a survey, for somebody who searches in the population.
+    """Risks estimated with the weights of a survey, for an attacker who searches in the population.
 
-    The people of the population who share a class's values are not known: their number is estimated by the sum of the
-    weights of its records, so all of these figures are estimates.
+    The number of people in the population who share a class's values is unknown and estimated by the sum of the weights
+    of its records, so all figures are estimates.
     """
 
     weight: str  # the column
     population: float  # the sum of all weights
     highest: float
     mean: float
-    expected: float  # re-identifications, if somebody looks for every record
-    population_uniques: float  # records of which it is expected that nobody else in the population has their values
+    expected: float  # re-identifications, if an attacker searches for every record
+    population_uniques: float  # expected number of records that are unique in the population
     records_above: tuple[tuple[float, int], ...]
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         found = Figures.as_dict(self)
         return found | {"records_above": {f"{risk:g}": records for risk, records in self.records_above}}
 
@@ -189,9 +191,9 @@ def estimate_risks(sizes: IntArray, weights: FloatArray) -> FloatArray:
 
         r(1) = p / q log(1 / p)    and    r(f + 1) = p / q (1 / f - r(f)),
 
-    the closed forms for one, two, three and more records. The recursion loses digits where p / q is above 1, and is
-    long for large classes; there the series of 2F1, whose terms are positive, converges fast. A class whose weights
-    are less than its records is taken for all of its people: 1 / f.
+    the closed forms for one, two, three and more records. The recursion loses digits if p / q is above 1, and is long
+    for large classes; then the series of 2F1, whose terms are positive, converges fast. A class whose weights are less
+    than its records is assumed to be complete: 1 / f.
 
     >>> estimate_risks(np.array([1, 2, 2]), np.array([17.0, 110.0, 2.0])).round(3)
     array([0.177, 0.017, 0.5  ])

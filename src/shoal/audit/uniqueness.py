@@ -1,10 +1,10 @@
-"""Which attributes, alone and together, single people out, and which small sets of them do so first.
+"""The attributes, alone and together, that single people out, and the small sets of them that do so first.
 
 Elliot, Manning and Ford, "A computational algorithm for handling the special uniques problem", IJUFKS 10(5), 2002;
 Manning, Haglin and Keane, "A recursive search algorithm for statistical disclosure assessment", Data Mining and
-Knowledge Discovery 16, 2008 (SUDA2). How likely a match with a unique record is right, if the table is a sample:
-Skinner and Elliot, "A measure of disclosure risk for microdata", J. R. Statist. Soc. B 64, 2002 (DIS), spread over the
-records by their scores as sdcMicro documents it (DIS-SUDA).
+Knowledge Discovery 16, 2008 (SUDA2). The probability that a match with a unique record is right, if the table is a
+sample: Skinner and Elliot, "A measure of disclosure risk for microdata", J. R. Statist. Soc. B 64, 2002 (DIS), spread
+over the records by their scores as sdcMicro documents it (DIS-SUDA).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from shoal.core.progress import Progress, Silent
 from shoal.core.results import Figures
 
 Members = tuple[int, ...]  # attributes of a set, ascending
-MOST_ATTRIBUTES = 27  # from 28 the exponent is not positive, and higher scores would mean less risk
+MOST_ATTRIBUTES = 27  # with more, the exponent is not positive, and higher scores would mean less risk
 
 
 @dataclass(frozen=True, slots=True)
 class SetRisk(Figures):
-    """What somebody who knows these attributes of a person can single out."""
+    """The records that a set of attributes singles out."""
 
     attributes: tuple[str, ...]  # in the order of the policy
     unique_records: int
@@ -47,33 +47,33 @@ class MinimalSet:
 
     attributes: tuple[str, ...]
     records: int
-    score: int  # what these records get for it, all together
+    score: int  # of these records, in total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpecialUniques:
     """The minimal sample uniques of a table up to some size, and the scores of its records.
 
-    A minimal sample unique (MSU) of k attributes scores (n - k)(n - k - 1)...(n - m), n being the number of attributes
-    and m the largest size that is looked for, at most n - 1. A record's score is the sum over its own.
+    A minimal sample unique (MSU) of k attributes scores (n - k)(n - k - 1)...(n - m), where n is the number of
+    attributes and m the largest size that is searched, at most n - 1. A record's score is the sum over its own MSUs.
     """
 
     attributes: tuple[str, ...]
     largest: int
-    sets: tuple[MinimalSet, ...]  # those with records, the highest score first
-    scores: FloatArray  # (n_cells,) 0 where nothing up to the largest size singles the record out
-    smallest: CodeArray  # (n_cells,) attributes of the record's smallest MSU; 0 where there is none
+    sets: tuple[MinimalSet, ...]  # with at least one record, the highest score first
+    scores: FloatArray  # (n_cells,) 0 if no set up to the largest size singles the record out
+    smallest: CodeArray  # (n_cells,) attributes of the record's smallest MSU; 0 without one
     unique: BoolArray  # (n_cells,) records that all attributes together single out
     pairs: int  # records that share all attributes with exactly one other
 
     @property
     def score(self) -> int:
-        """The scores of all records together, exactly."""
+        """The total score of all records, exactly."""
         return sum(found.score for found in self.sets)
 
     @property
     def contributions(self) -> dict[str, float]:
-        """Share of the whole score that comes from sets with this attribute; shares overlap and exceed 1 together."""
+        """The share of the total score from sets with each attribute; shares overlap, so their sum exceeds 1."""
         of = dict.fromkeys(self.attributes, 0)
         for found in self.sets:
             for name in found.attributes:
@@ -82,7 +82,10 @@ class SpecialUniques:
         return {name: score / whole if whole else 0.0 for name, score in of.items()}
 
     def by_size(self) -> tuple[int, ...]:
-        """Return the records by the size of their smallest MSU, from 1; last, those singled out by larger sets only."""
+        """Return the records by the size of their smallest MSU, from 1.
+
+        Last, the records that only larger sets single out.
+        """
         counts = np.bincount(self.smallest[self.unique], minlength=self.largest + 1)
         return (*(int(count) for count in counts[1:]), int(counts[0]))
 
@@ -102,11 +105,11 @@ class CodedColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """Groups of cells that no attribute chosen so far tells apart.
+    """Groups of cells that the attributes chosen so far do not distinguish.
 
-    A cell that is alone in its group stays alone whatever attribute comes next, so such cells are only counted:
-    this is what makes sets of many attributes cheap. Where only records that are singled out are asked for, groups
-    without a cell of one record are left out as well, and classes are not counted.
+    A cell that is alone in its group stays alone for any further attribute, so such cells are only counted, which makes
+    sets of many attributes cheap. With *only_single*, groups without a cell of one record are left out as well, and
+    classes are not counted.
 
     >>> records = np.array([1, 2, 1])
     >>> sex = CodedColumn("sex", np.array([0, 0, 1], dtype=np.int32), 2)
@@ -120,12 +123,12 @@ class Partition:
     order: CodeArray  # cells of the groups
     only_single: bool = False
     n_lone: int = 0  # cells that are alone
-    n_unique: int = 0  # records that no other shares its combination with
+    n_unique: int = 0  # records with a unique combination
     alone: CodeArray | None = None  # cells of one record that the last attribute singled out
 
     @classmethod
     def whole(cls, records: IntArray, *, only_single: bool = False) -> Self:
-        """All cells as one group."""
+        """Return all cells as one group."""
         edges = np.array([0, len(records)], dtype=np.int64)
         return cls(records == 1, edges, np.arange(len(records), dtype=np.int32), only_single)
 
@@ -135,7 +138,6 @@ class Partition:
         return self.n_lone + len(self.first) - 1
 
     def split(self, column: CodedColumn) -> Partition:
-        """Return the groups that one more attribute makes."""
         tally = np.zeros((column.domain, 3), dtype=np.int64)
         first, order = np.zeros(len(self.order) // 2 + 1, dtype=np.int64), np.empty_like(self.order)
         n_groups, used, n_lone = _split(
@@ -158,11 +160,11 @@ def _split(
     new_first: IntArray,
     new_order: CodeArray,
 ) -> tuple[int, int, int]:
-    """Split the groups by one more attribute; fill in those of two and more cells, and from the end cells then alone.
+    """Split the groups by one more attribute; fill in groups of several cells and, from the end, cells then alone.
 
-    Group g holds the cells ``order[first[g]:first[g + 1]]``. *tally* is (domain, 3) zeros: of each code of the
-    attribute the cells in a group, those of one record, and where the next one goes. Returns how many groups there
-    are, the cells in them, and those that are alone.
+    Group g has the cells ``order[first[g]:first[g + 1]]``. *tally* is (domain, 3) zeros: for each code of the attribute
+    the cells in a group, cells of one record, and the place of the next one. Returns the number of groups, of the cells
+    in them, and of cells that are alone.
     """
     groups, used, n_lone = 0, 0, 0
     for group in range(len(first) - 1):
@@ -190,16 +192,16 @@ def _split(
 
 
 class _Found(NamedTuple):
-    """A set of attributes, and what it singles out."""
+    """A set of attributes, and the records that it singles out."""
 
     members: Members
     n_classes: int
     n_unique: int
-    alone: CodeArray  # cells of one record that the last attribute singles out and those before it do not
+    alone: CodeArray  # cells of one record that the last attribute singles out, and the others do not
 
 
 def _walk_below(columns: Sequence[CodedColumn], members: Members, parent: Partition, largest: int) -> Iterator[_Found]:
-    """Yield the set *members*, whose last one is not yet in *parent*, and all that begin with it, from the last on."""
+    """Yield the set *members*, whose last one is not yet in *parent*, and all sets that extend it."""
     here = parent.split(columns[members[-1]])
     if here.alone is not None:
         yield _Found(members, here.n_classes, here.n_unique, here.alone)
@@ -209,7 +211,7 @@ def _walk_below(columns: Sequence[CodedColumn], members: Members, parent: Partit
 
 
 def _walk(columns: Sequence[CodedColumn], whole: Partition, largest: int) -> Iterator[_Found]:
-    """Yield every set once, and all of its subsets before it."""
+    """Yield every set once, after all of its subsets."""
 
     def walk_below(parent: Partition, members: Members) -> list[_Found]:
         return list(_walk_below(columns, members, parent, largest))
@@ -226,13 +228,11 @@ def _walk(columns: Sequence[CodedColumn], whole: Partition, largest: int) -> Ite
 def search_sets(
     columns: Sequence[CodedColumn], records: IntArray, largest: int, progress: Progress, *, only_single: bool = False
 ) -> tuple[tuple[SetRisk, ...], SpecialUniques]:
-    """Return every set of up to *largest* attributes, those that single out most records first, and the minimal ones.
+    """Return every set of up to *largest* attributes, ordered by the records that it singles out, and the minimal ones.
 
-    Every set is counted exactly. Attributes with many values come first within a set, so that most cells are
-    alone after two of them and need not be looked at again. With *only_single* the sets' classes are not counted.
+    Every set is counted exactly. Attributes with many values come first within a set: then most cells are alone after
+    two of them. With *only_single*, the sets' classes are not counted.
     """
-    if not columns:
-        raise UsageError("there are no attributes to examine")
     if largest < 1:
         raise UsageError(f"sets have at least one attribute; received a largest set of {largest}")
     largest = min(largest, len(columns))
@@ -256,8 +256,8 @@ def search_sets(
             flags = np.zeros(-(-len(cells) // 64) * 64, dtype=np.bool_)
             flags[place_of[alone]] = True
             bits = np.packbits(flags, bitorder="little").view(np.uint64)
-            # Smaller sets by one are enough: a record that is new here and yet known is new in one of them, too.
-            # The smaller set that knows it has the last attribute, and leaving out another one keeps it new.
+            # Subsets with one attribute less suffice: a record that is new here, but that a subset singles out, is new
+            # in one of them. The subset has the last attribute, and leaving out another one keeps the record new.
             known = np.zeros_like(bits)
             for part in combinations(members, size - 1):
                 known |= new.get(part, known)
@@ -283,7 +283,7 @@ def search_sets(
 
 
 def _weight(size: int, largest: int, n_attributes: int) -> int:
-    """Return what one MSU of this size adds to the score of its record.
+    """Return the contribution of one MSU of this size to the score of its record.
 
     >>> [_weight(size, 3, 8) for size in (1, 2, 3)], _weight(1, 3, 3)
     ([210, 30, 5], 2)
@@ -296,8 +296,8 @@ def special_uniques(
 ) -> SpecialUniques:
     """Find every set of up to *largest* attributes that singles a record out while none of its subsets does.
 
-    *codes* are numbers from 0 for the values of each attribute, cell by cell, and *records* how many records each cell
-    stands for: one if it is not given, so that rows may be given as they are. The search is exact.
+    *codes* are numbers from 0 for the values of each attribute, cell by cell, and *records* the number of records of
+    each cell, by default one. The search is exact.
 
     >>> table = {"a": np.array([2, 1, 1]), "b": np.array([0, 3, 0]), "c": np.array([0, 6, 0])}
     >>> found = special_uniques(table)
@@ -311,7 +311,7 @@ def special_uniques(
 
 
 def minimal_sets(sets: Sequence[SetRisk], threshold: float) -> tuple[SetRisk, ...]:
-    """Return the sets that make more than this share of records unique and have no smaller set that does."""
+    """Return the sets that make more than this share of records unique and have no subset that does."""
     enough = sorted((risk for risk in sets if risk.unique_share > threshold), key=lambda risk: len(risk.attributes))
     known: set[frozenset[str]] = set()
     minimal = []
@@ -326,7 +326,7 @@ def minimal_sets(sets: Sequence[SetRisk], threshold: float) -> tuple[SetRisk, ..
 
 
 def fastest_order(columns: Sequence[CodedColumn], records: IntArray, progress: Progress) -> tuple[SetRisk, ...]:
-    """Add the attribute that singles out most, one after another; the last set holds all attributes.
+    """Repeatedly add the attribute that singles out most records; the last set has all attributes.
 
     Each entry lists its attributes in the order of being added.
     """
@@ -346,14 +346,14 @@ def fastest_order(columns: Sequence[CodedColumn], records: IntArray, progress: P
 
 
 def disclosure(uniques: int, pairs: int, fraction: float) -> float:
-    """Return the chance that somebody of the population who matches one unique record is the person it is about.
+    """Return the probability that a person of the population who matches one unique record is the right one.
 
     *uniques* records have no equal, *pairs* records have one; *fraction* of the population is in the table.
 
     >>> disclosure(90, 20, 0.1)
     0.3333333333333333
     """
-    from shoal.models.population import check_fraction  # a release needs none of the estimates
+    from shoal.models.population import check_fraction  # releases do not load the estimates
 
     check_fraction(fraction)
     right = uniques * fraction
@@ -361,7 +361,7 @@ def disclosure(uniques: int, pairs: int, fraction: float) -> float:
 
 
 def record_disclosure(found: SpecialUniques, fraction: float) -> FloatArray | None:
-    """Return (n_cells,) DIS-SUDA: records of equal scores all get the table's chance, higher scores more.
+    """Return (n_cells,) DIS-SUDA: records with equal scores have the table's probability, higher scores more.
 
     It is defined for up to 27 attributes; None beyond. A record without a score gets 0.
     """

@@ -1,4 +1,7 @@
-"""How easily people are found by the sizes of classes and buckets: records, persons who have many, and households."""
+"""How easily people are found by the sizes of classes and buckets.
+
+Records, persons with many records, and households.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from shoal.core.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.results import Figures
 
-NOBODY = 0  # the code of a missing person or household
+MISSING = 0  # the code of a missing person or household
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Appearances:
-    """Which person, and of which household, has records in which class; entries need not be distinct."""
+    """The person and household of records in each class; entries may be equal."""
 
     class_of: AnyIntArray  # (n_entries,)
     person: AnyIntArray | None  # (n_entries,) 0 is missing; None: every record is a person
@@ -26,7 +29,7 @@ class Appearances:
     def class_sizes(self) -> IntArray:
         """Return (n_classes,) the people of each class.
 
-        Records without a person may all be of one, and count as one.
+        Records without a person may all be the same person's, and count as one.
         """
         if self.person is None:
             return np.bincount(self.class_of, weights=self.records, minlength=self.n_classes).astype(np.int64)
@@ -35,7 +38,7 @@ class Appearances:
 
 @dataclass(frozen=True, slots=True)
 class PersonRisk(Figures):
-    """The risk of people who may have many records: somebody who knows the values of one of them finds the class."""
+    """The risk of people who may have many records: an attacker with the values of one record finds the class."""
 
     unit: str
     persons: int
@@ -44,8 +47,8 @@ class PersonRisk(Figures):
     mean_records: float
     smallest_class: int  # people: the k that counts
     lone_persons: int  # who are alone in a class with at least one of their records
-    lone_records: int  # of classes that are one person's
-    unseen_classes: int  # of one person, but of several records: counting records hides them
+    lone_records: int  # of classes with one person
+    unseen_classes: int  # of one person and several records: counting records hides them
     persons_in_several_classes: int
 
     def as_dict(self) -> dict[str, object]:
@@ -64,27 +67,27 @@ class PersonRisk(Figures):
 
 @dataclass(frozen=True, slots=True)
 class HouseholdRisk(Figures):
-    """The chance that somebody finds any member of a household, and with the member the household."""
+    """The probability that an attacker finds any member of a household, and thereby the household."""
 
     column: str
     households: int
     records_without_household: int
     largest: int  # members
-    households_of_a_class: int  # of the one that has fewest
+    households_of_a_class: int  # in the class with the smallest number
     highest: float
     mean: float  # over households
     mean_of_members: float  # of members alone, for comparison
-    with_lone_member: int  # households of which a member is alone in a class
+    with_lone_member: int  # households with a member who is alone in a class
 
 
 def person_risk(unit: str, found: Appearances) -> PersonRisk:
-    """Measure people by the classes that they have records in."""
+    """Measure people by the classes of their records."""
     if found.person is None:
         raise TypeError("persons are not known")
     sizes = found.class_sizes()
-    named = found.person != NOBODY
+    named = found.person != MISSING
     if not named.any():
-        raise InputError(f"column {unit!r} names nobody: every record is missing a value")
+        raise InputError(f"column {unit!r} has no values: every record is missing one")
     person, records = found.person[named], found.records[named]
     of_person = np.bincount(person, weights=records).astype(np.int64)
     of_class = np.bincount(found.class_of, weights=found.records, minlength=found.n_classes).astype(np.int64)
@@ -106,9 +109,9 @@ def person_risk(unit: str, found: Appearances) -> PersonRisk:
 
 
 def people_risks(counts: str, class_of: AnyIntArray, person: AnyIntArray, records: IntArray) -> dict[str, object]:
-    """Return how easily people are found by the classes of their records, in the words of ``class_risks``.
+    """Return how easily people are found by the classes of their records, with the keys of ``class_risks``.
 
-    All figures are of people, whom *counts* names; who is alone in several classes counts once among the unique ones.
+    All figures are of people, whom *counts* names; a person who is alone in several classes is counted once.
     """
     found = Appearances(class_of, person, None, records, int(class_of.max()) + 1)
     risk = person_risk(counts, found)
@@ -117,20 +120,20 @@ def people_risks(counts: str, class_of: AnyIntArray, person: AnyIntArray, record
 
 
 def household_risk(column: str, found: Appearances) -> HouseholdRisk:
-    """Measure households by the classes that their members have records in.
+    """Measure households by the classes of their members' records.
 
-    Members are found independently of one another: 1 minus the product of the chances that each is missed. A member's
-    chance is that of the smallest class in which they have a record.
+    Members are found independently: 1 minus the product of the probabilities that each is missed. A member's
+    probability is given by the smallest class with one of the member's records.
     """
     if found.household is None:
         raise TypeError("households are not known")
     homes = _distinct_of_class(found.class_of, found.household, found.n_classes)  # records without one count as one
-    named = found.household != NOBODY
+    named = found.household != MISSING
     if not named.any():
         raise InputError(f"column {column!r} names no household: every record is missing a value")
     household, missed, times = _members(found, named)
     with np.errstate(divide="ignore"):
-        # A member who is found for certain has the logarithm minus infinity, and so has the household.
+        # A member who is certainly found has the logarithm minus infinity, and so has the household.
         logarithms = np.log(missed) * times
     members = np.bincount(household, weights=times)
     there = members > 0
@@ -149,7 +152,10 @@ def household_risk(column: str, found: Appearances) -> HouseholdRisk:
 
 
 def _members(found: Appearances, named: BoolArray) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return members of households: their household, the chance that they are missed, and how many are alike."""
+    """Return members of households.
+
+    Their household, the probability that they are missed, and the number of equal ones.
+    """
     if found.household is None:
         raise TypeError("households are not known")
     missed = 1 - 1 / found.class_sizes()[found.class_of[named]]
@@ -157,7 +163,7 @@ def _members(found: Appearances, named: BoolArray) -> tuple[IntArray, FloatArray
     if found.person is None:
         return household, missed, records
     person = found.person[named].astype(np.int64)
-    # Records of a household that name nobody are one member, as they count in classes.
+    # Records of a household without a person are one member, as in classes.
     key = _pairs(household, person, int(person.max()) + 1)
     distinct, member = np.unique(key, return_inverse=True)
     least = np.ones(len(distinct))
@@ -166,7 +172,7 @@ def _members(found: Appearances, named: BoolArray) -> tuple[IntArray, FloatArray
 
 
 def _distinct_of_class(class_of: AnyIntArray, code: AnyIntArray, n_classes: int) -> IntArray:
-    """Return (n_classes,) how many distinct codes each class has."""
+    """Return (n_classes,) the number of distinct codes in each class."""
     width = int(code.max()) + 1
     return np.bincount(np.unique(_pairs(class_of, code, width)) // width, minlength=n_classes)
 
@@ -176,12 +182,11 @@ def _pairs(major: AnyIntArray, minor: AnyIntArray, width: int) -> IntArray:
 
 
 def class_risks(sizes: IntArray, times: IntArray | None = None) -> dict[str, object]:
-    """Return how easily records are found by their class, for two kinds of searchers.
+    """Return how easily records are found by their class, for two kinds of attackers.
 
-    With *times*, so many classes have each of the *sizes*.
-
-    The prosecutor knows that the target is in the table: 1 / class size. The marketer wants as many as possible:
-    the expected share found is the number of classes over that of records.
+    With *times*, several classes have each of the *sizes*. The prosecutor is sure that the target is in the table: 1 /
+    class size. The marketer wants to find as many people as possible: the expected share is the number of classes
+    divided by the number of records.
     """
     if times is None:
         every = np.bincount(sizes)

@@ -11,7 +11,7 @@ from shoal.cli.console import JsonOption, Reply, add_command, answer, bars, make
 from shoal.core.wording import count_noun, join_words
 
 if TYPE_CHECKING:
-    from shoal.linking.ledger.checking import Checked
+    from shoal.linking.ledger.checking import PopulationCheck
 
 BELOW = 3
 MOST_SHOWN = 12  # sets of releases in the terminal; --json has all
@@ -210,7 +210,7 @@ def _show_releases(found: dict[str, Any]) -> None:
     say(text if found["releases"] else "No releases.")
 
 
-def _show_checked(checked: Checked) -> None:
+def _show_checked(checked: PopulationCheck) -> None:
     """Print the check of one population, worst sets of releases first."""
     from shoal.linking.ledger.entering import describe_set, least_failing
 

@@ -1,1 +1,1 @@
-"""Several releases together: what remains hidden of a person who is in all of them, and the ledger of releases."""
+"""Linking several releases of the same people, and the ledger of earlier releases."""

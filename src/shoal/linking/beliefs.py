@@ -1,4 +1,4 @@
-"""What somebody believes of a person who is in classes of several releases, and whether that keeps their promises."""
+"""The belief about a person who is in classes of several releases, and whether it satisfies their guarantees."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.scales import Categories
 from shoal.taxonomies.tree import Taxonomy
 
-DISTINCT = "distinct-l-diversity"  # a number of values; what several releases leave of it is held to the floor
-_STEPS, _PLAIN_STEPS = 300, 16  # of Newton's method, and of these how many go as far as it says
+DISTINCT = "distinct-l-diversity"  # for several releases together, the floor replaces its l
+_STEPS, _PLAIN_STEPS = 300, 16  # of Newton's method; the first ones are not shortened
 _SETTLED = 1e-12
-_LONGEST = 16.0  # step of a logarithm
+_LONGEST = 16.0  # the largest step of a logarithm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Promised:
-    """One promise of a release about the shares of a sensitive attribute's values."""
+class Promise:
+    """A guarantee of a release about the shares of a sensitive attribute's values."""
 
     model: ValueModel
     attribute: Attribute
 
     @classmethod
-    def read(cls, manifest: Manifest, sensitive: str) -> list[Promised]:
-        """Return what a release promises about the values of one sensitive attribute by itself.
+    def read(cls, manifest: Manifest, sensitive: str) -> list[Promise]:
+        """Return the guarantees of a release about the values of one sensitive attribute by itself.
 
-        Shares of labels are no beliefs in values: what is promised about these is left to the verifier. What a plan
-        promises holds among all releases by it.
+        Guarantees about labels do not limit the belief in values, so only the verifier checks them. The guarantee of a
+        plan holds for all releases by it.
         """
         attribute, found = manifest.attributes[sensitive], []
         for one in manifest.guarantees if manifest.agreed is None else ():
@@ -53,7 +53,7 @@ class Promised:
                 model = kind.model_validate(one.parameters)
             except (PolicyError, ValidationError):
                 raise InputError(
-                    f"{one.model} is promised about {sensitive!r}: this shoal does not know the model, or not its "
+                    f"a guarantee about {sensitive!r} is {one.model}: this shoal does not know the model or its "
                     "parameters"
                 ) from None
             by_labels = isinstance(model, ValueModel) and model.judges_induced and attribute.boxed
@@ -63,7 +63,7 @@ class Promised:
 
     @property
     def text(self) -> str:
-        """The promise as messages name it; of one about the most frequent value, the share that it permits."""
+        """The guarantee as messages name it; if it limits the most frequent value, with the share that it permits."""
         most = getattr(self.model, "alpha", None)
         if isinstance(self.model, SimpleLDiversity):
             most = 1 / self.model.l
@@ -71,7 +71,7 @@ class Promised:
         return named if most is None else f"{most:.2f} by {named}"
 
     def holds(self, beliefs: NDArray[Any], values: Sequence[str | None], table: IntArray) -> BoolArray:
-        """Return (n,) whether each belief keeps the promise; how many records a class has is no belief.
+        """Return (n,) whether each belief satisfies the guarantee; the class size that a model asks for is ignored.
 
         *beliefs* (n, n_values) are counts or shares of the values, which *table* counts in all releases.
         """
@@ -86,7 +86,7 @@ class Promised:
         return model.holds(ClassHistograms(counts.sum(axis=1), counts), of_all)
 
     def _place_values(self, values: Sequence[str | None]) -> tuple[Taxonomy, IntArray]:
-        """Return the tree, or the order, by which values are apart, and (n_values,) the leaf of each value."""
+        """Return the tree, or the order, that defines distances of values, and (n_values,) the leaf of each value."""
         one, distance = self.attribute, getattr(self.model, "distance", "equal")
         texts = [value for value in values if value is not None]
         order: Sequence[str] | None = texts if distance == "equal" else one.order
@@ -101,20 +101,20 @@ class Promised:
         found = [tree.missing if value is None else place.get(fold_text(value)) for value in values]
         if None in found:
             raise InputError(
-                f"whether {self.model.name} is kept cannot be checked: the manifest's order or taxonomy of "
-                f"{one.name!r} does not have all of its values"
+                f"{self.model.name} cannot be checked: the manifest's order or taxonomy of {one.name!r} does not have "
+                "all of its values"
             )
         return tree, np.array(found, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeliefJudge:
-    """What a set of releases promises about one sensitive attribute, and the values that they have of it together.
+    """The guarantees of a set of releases about one sensitive attribute, and the values that they have together.
 
-    Each kind of promise that any of the releases makes must be kept in one of its strengths, which is the weakest.
+    Of each kind of guarantee that any of the releases makes, the weakest parameters must be satisfied.
     """
 
-    promised: Sequence[Promised]
+    promised: Sequence[Promise]
     values: tuple[str | None, ...]
     table: IntArray  # (n_values,) records of all of the releases
 
@@ -123,16 +123,16 @@ class BeliefJudge:
         return join_words(list(dict.fromkeys(each.text for each in self.promised)))
 
     def judge(self, left: IntArray, fewest: IntArray, most: IntArray) -> tuple[BoolArray, FloatArray]:
-        """Return (n,) whether promises are kept, and the largest belief.
+        """Return (n,) whether the guarantees are satisfied, and the largest belief.
 
         *left* (n_releases, n, n_values) has the records of each value in classes of each release that *fewest* to
-        *most* people share; some value must be left in all of them.
+        *most* people share; at least one value must be left in all of them.
         """
         least = left.min(axis=0)
         counted = least.sum(axis=1)
         kept, largest = np.ones(len(least), dtype=np.bool_), np.zeros(len(least))
         for sharing in (fewest, most):
-            # Where as many people share the classes as these have in common, beliefs are counts and judged exactly.
+            # If the people who share the classes are as many as their common records, beliefs are exact counts.
             exactly = (sharing >= counted) | (len(left) == 1)
             for some, exact in ((np.flatnonzero(exactly), True), (np.flatnonzero(~exactly), False)):
                 if not len(some):
@@ -146,7 +146,7 @@ class BeliefJudge:
         return kept, largest
 
     def _keep(self, beliefs: NDArray[Any]) -> BoolArray:
-        """Return (n,) whether every kind of promise is kept by counts, or by shares that are not NaN."""
+        """Return (n,) whether every kind of guarantee is satisfied by counts, or by shares that are not NaN."""
         known = np.isfinite(beliefs).all(axis=1)
         shown = np.where(known[:, None], beliefs, 1)
         kinds: dict[str, BoolArray] = {}
@@ -163,10 +163,11 @@ def _logistic(place: float) -> float:
 
 @kernel
 def _solve(counts: IntArray, least: float, others: float, level: float, place: float) -> tuple[float, float]:
-    """Return where a value's belief p, as the logistic of a place times its limit, has this level, and the slope.
+    """Return the place at which the belief p in a value has this level, and the slope there.
 
-    The level is log p less the logarithms of what *others* leave of the *counts* of each release. Its slope is from 1
-    to the number of releases, so that a step of Newton's method divided by the latter always comes nearer.
+    The belief is the logistic of the place times the value's limit. The level is log p minus the logarithms of the
+    remainders that *others* leave of the *counts* of each release. Its slope is between 1 and the number of releases,
+    so a step of Newton's method divided by the latter always converges.
     """
     slope = 1.0
     for step in range(_STEPS):
@@ -186,10 +187,10 @@ def _solve(counts: IntArray, least: float, others: float, level: float, place: f
 
 @kernel
 def _believe(left: IntArray, prior: FloatArray, sharing: IntArray, beliefs: FloatArray) -> None:
-    """Find what is believed of each of *sharing* people in the same classes: docs/adr/0017-linking.md.
+    """Fill in the belief about each of *sharing* people in the same classes: docs/adr/0017-linking.md.
 
-    For one person it is Bayes' rule. Else a level is looked for at which beliefs add up to 1; where none is found
-    beliefs are NaN.
+    For one person it is Bayes' rule. Otherwise a level is found at which the beliefs add up to 1; without one, they are
+    NaN.
     """
     n_releases, n_rows, n_values = left.shape
     weights, places = np.empty(n_values), np.empty(n_values)

@@ -1,4 +1,4 @@
-"""Boxes with the counts of sensitive values that they leave, and compiled loops over those that meet."""
+"""Boxes with the counts of sensitive values that they leave, and compiled loops over boxes that meet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, Int
 from shoal.core.kernels import gather_entries, inline_kernel, kernel, places_ascending
 
 LEAF = 16  # boxes under one leaf of the tree
-DEPTH = 160  # of nodes that wait to be looked into, at most: each has less than 7/8 of the boxes above it
+DEPTH = 160  # of the stack of nodes, at most: each node has less than 7/8 of its parent's boxes
 
 
 class Histograms(NamedTuple):
@@ -25,17 +25,17 @@ class Histograms(NamedTuple):
 
     @classmethod
     def of(cls, row: AnyIntArray, value: AnyIntArray, counts: AnyIntArray, n_rows: int, n_values: int) -> Histograms:
-        """Add up entries, of which several may be of the same row and value."""
+        """Add up entries, which may repeat a row and value."""
         from scipy.sparse import coo_array
 
         return cls._read(coo_array((counts.astype(np.int64), (row, value)), shape=(n_rows, n_values)).tocsr())
 
     def merge(self, rows: AnyIntArray, into: AnyIntArray, n_rows: int, n_values: int) -> Histograms:
-        """Return new rows, each the sum of those of these *rows* that go *into* it."""
+        """Return new rows, each the sum of the *rows* that go *into* it."""
         from scipy.sparse import coo_array, csr_array
 
         n_given = len(self.start) - 1
-        small = np.int32 if len(self.value) < 2**31 else np.int64  # of mixed ones scipy would make copies
+        small = np.int32 if len(self.value) < 2**31 else np.int64  # scipy copies mixed types
         places = self.value.astype(small, copy=False), self.start.astype(small, copy=False)
         given = csr_array((self.counts, *places), shape=(n_given, n_values))
         ones = np.ones(len(rows), dtype=np.int64)
@@ -47,7 +47,7 @@ class Histograms(NamedTuple):
 
     @property
     def distinct(self) -> IntArray:
-        """(n_rows,) how many values each row has."""
+        """(n_rows,) the number of values of each row."""
         return np.diff(self.start)
 
     def rows(self, boxes: AnyIntArray, n_values: int) -> IntArray:
@@ -59,25 +59,25 @@ class Histograms(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """Boxes of one release, or of several that meet, with what they leave."""
+    """Boxes of one release, or of several that meet, with the counts that they leave."""
 
     hulls: CodeArray  # (n_boxes, 2 n_attributes) from and below, attribute by attribute
-    uneven: CodeArray  # (n_boxes, n_members n_attributes) rows of bits for labels with gaps, else -1
+    uneven: CodeArray  # (n_boxes, n_members n_attributes) rows of bits for labels with gaps, or -1
     histograms: Histograms
-    owner: IntArray  # (n_boxes,) the class that a box is of
+    owner: IntArray  # (n_boxes,) the class of each box
 
 
 class BoxIndex(NamedTuple):
-    """A tree over boxes, in which those that meet others are found quickly, and the codes of labels with gaps."""
+    """A search tree over boxes, and the codes of labels with gaps."""
 
-    nodes: IntArray  # (n_nodes, 5) begin, end, first of two children or -1, along which side it is cut and where
-    bounds: CodeArray  # (n_nodes, 2 n_attributes) the part of space that a node is about
-    order: IntArray  # (n_places,) boxes, leaf by leaf; those that a cut goes through are in several
+    nodes: IntArray  # (n_nodes, 5) begin, end, first of two children or -1, the side of the cut and its place
+    bounds: CodeArray  # (n_nodes, 2 n_attributes) the region of each node
+    order: IntArray  # (n_places,) boxes, leaf by leaf; a box that a cut divides is in several leaves
     bits: KeyArray  # (n_uneven_labels, n_words) which codes each label with gaps has
 
 
 class Lookup(NamedTuple):
-    """A release's boxes as people are looked up in them: box i lies within ``outer[start[i]:start[i + 1]]``."""
+    """A release's boxes for looking people up: box i lies within ``outer[start[i]:start[i + 1]]``."""
 
     tree: BoxIndex
     start: IntArray  # (n_boxes + 1,)
@@ -85,27 +85,27 @@ class Lookup(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What looking at pairs of boxes found; see ``link_pairs``."""
+    """The results of examining pairs of boxes; see ``link_pairs``."""
 
     below: BoolArray  # (n_boxes,) boxes of pairs below the floor
     below_there: BoolArray
     met: BoolArray  # (n_boxes,) boxes of all pairs that leave something
     met_there: BoolArray
-    worst: IntArray  # (n_worst, 4) pairs with fewest values: distinct, largest share in millionths, box, box there
+    worst: IntArray  # (n_worst, 4) the worst pairs: distinct, largest share in millionths, box, box there
     least: FloatArray  # (3,) the smallest distinct, frequency and entropy l
-    totals: IntArray  # (3,) pairs that leave something, those below the floor, and those that leave nothing
+    totals: IntArray  # (3,) pairs that leave values, pairs below the floor, and pairs that leave no value
 
 
 @kernel
 def grow_tree(hulls: CodeArray) -> tuple[IntArray, CodeArray, IntArray]:
-    """Cut space in two, again and again, where a cut goes through few boxes; those that it goes through are in both.
+    """Cut space in two recursively, choosing cuts through few boxes; a box that a cut divides is in both halves.
 
-    Whoever knows all quasi values of a person is in one leaf. There are at most twice as many places as boxes.
+    A person whose quasi values are all known is in one leaf. There are at most twice as many places as boxes.
     """
     n, d = hulls.shape[0], hulls.shape[1] // 2
     nodes, bounds = np.empty((2 * n + 1, 5), dtype=np.int64), np.zeros((2 * n + 1, 2 * d), dtype=np.int32)
     order, pile = np.empty(2 * n, dtype=np.int64), np.empty(2 * n, dtype=np.int64)
-    waiting = np.zeros((DEPTH, 2), dtype=np.int64)  # node, and how many boxes may be in two places below it
+    waiting = np.zeros((DEPTH, 2), dtype=np.int64)  # node, and the number of boxes that may be divided below it
     nodes[0, 0], nodes[0, 1], waiting[0, 1], pile[:n] = 0, n, n, np.arange(n)
     bounds[0, 1::2] = np.iinfo(np.int32).max
     height, n_nodes, n_placed = 1, 1, 0
@@ -114,7 +114,7 @@ def grow_tree(hulls: CodeArray) -> tuple[IntArray, CodeArray, IntArray]:
         node, spare = waiting[height]
         begin, end = nodes[node, 0], nodes[node, 1]
         inside, size = pile[begin:end].copy(), end - begin
-        # Of the middle begins and ends along each side (nearly), the cut that leaves least on its larger side.
+        # Of the approximate medians of begins and ends along each side, choose the cut with the smallest larger half.
         largest, side, cut, middle = size - size // 8, -1, 0, begin
         for a in range(d if size > LEAF else 0):
             low, high = hulls[inside, 2 * a], hulls[inside, 2 * a + 1]
@@ -130,7 +130,7 @@ def grow_tree(hulls: CodeArray) -> tuple[IntArray, CodeArray, IntArray]:
             order[n_placed : n_placed + size] = inside
             n_placed += size
             continue
-        # What is piled up on top is that of this node: its boxes make room for those of its two children.
+        # The top of the pile has this node's boxes, which the boxes of its two children replace.
         left, right = begin, middle
         for box in inside:
             if hulls[box, 2 * side] < cut:
@@ -153,7 +153,7 @@ def grow_tree(hulls: CodeArray) -> tuple[IntArray, CodeArray, IntArray]:
 
 @inline_kernel
 def _apart(one: CodeArray, i: int, other: CodeArray, j: int, bounds: CodeArray, leaf: int) -> bool:
-    """Whether two boxes do not meet, or begin to meet in another leaf, where they are found as well."""
+    """Whether two boxes do not meet, or begin to meet in another leaf, which finds them."""
     for a in range(one.shape[1] // 2):
         low = max(one[i, 2 * a], other[j, 2 * a])
         high = min(one[i, 2 * a + 1], other[j, 2 * a + 1])
@@ -168,7 +168,7 @@ def _gap(
 ) -> bool:
     """Whether labels with gaps have no code in common, although their hulls do.
 
-    *uneven* has of each box, attribute by attribute, the rows of *bits* of all its labels that have gaps, or -1.
+    *uneven* has, for each box and attribute, the rows of *bits* of all its labels with gaps, or -1.
     """
     d = one.shape[1] // 2
     depth = uneven.shape[1] // d
@@ -210,7 +210,7 @@ def find_meeting(
     index: BoxIndex,
     found: IntArray,
 ) -> int:
-    """Write down the boxes of the index that box *i* meets; return how many they are."""
+    """Fill in the boxes of the index that box *i* meets; return their number."""
     stack = np.empty(DEPTH, dtype=np.int64)
     stack[0] = 0
     height, n_found = 1, 0
@@ -238,14 +238,14 @@ def find_meeting(
 
 @inline_kernel
 def _spread(counts: Histograms, i: int, here: IntArray, times: int) -> None:
-    """Write the counts of a row to an array of all values; 0 times to clear them."""
+    """Write the counts of a row to an array of all values; with *times* 0, clear them."""
     for k in range(counts.start[i], counts.start[i + 1]):
         here[counts.value[k]] = counts.counts[k] * times
 
 
 @inline_kernel
 def _keep_worst(worst: IntArray, distinct: int, share: int, i: int, j: int) -> None:
-    """Put a pair into its place among the worst, if it belongs there."""
+    """Insert a pair into the worst ones if it is among them."""
     at = worst.shape[0]
     while at > 0 and (distinct < worst[at - 1, 0] or (distinct == worst[at - 1, 0] and share > worst[at - 1, 1])):
         at -= 1
@@ -261,9 +261,9 @@ def link_pairs(
     boxes: Boxes, sequence: IntArray, there: Boxes, index: BoxIndex, n_values: int, floor: int, logs: FloatArray,
     seen: Seen,
 ) -> None:  # fmt: skip
-    """Look at all pairs of boxes that meet, without listing them.
+    """Examine all pairs of boxes that meet, without listing them.
 
-    Boxes of one owner are one class, with the same counts: pairs of owners are looked at once, however often their
+    Boxes of one owner are one class with the same counts: each pair of owners is examined once, however often their
     boxes meet. *sequence* has the boxes owner by owner, *logs* the logarithms of counts.
     """
     counts = there.histograms
@@ -307,7 +307,7 @@ def link_pairs(
 def join_pairs(
     boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, pairs: IntArray, entries: IntArray, write: bool
 ) -> tuple[int, int]:
-    """List the pairs of boxes that meet and leave something; return how many pairs and entries there are.
+    """List the pairs of boxes that meet and leave values; return the numbers of pairs and entries.
 
     *pairs* (n_pairs, 2) gets the boxes, *entries* (n_entries, 3) the pair, value and count.
     """
@@ -339,7 +339,7 @@ def join_pairs(
 
 @kernel
 def resolve_queries(queries: CodeArray, there: Boxes, lookup: Lookup) -> tuple[IntArray, IntArray]:
-    """List for each query the most specific boxes that it meets: those that hold no other box that it meets."""
+    """List for each query the most specific boxes that it meets: boxes that contain no other box that it meets."""
     n, n_boxes = queries.shape[0], there.hulls.shape[0]
     even = np.full((1, queries.shape[1] // 2), -1, dtype=np.int32)
     one = np.empty((1, queries.shape[1]), dtype=np.int32)
@@ -371,7 +371,7 @@ def sum_boxes(start: IntArray, boxes: IntArray, counts: Histograms, sums: IntArr
 
 @kernel
 def measure_counts(counts: IntArray, distinct: IntArray, frequency: FloatArray, entropy: FloatArray) -> None:
-    """Fill in how many values each row of counts has, and its frequency and entropy l."""
+    """Fill in the number of values in each row of counts, and its frequency and entropy l."""
     for i in range(len(counts)):
         n_values, total, most, weighted = 0, 0, 1, 0.0
         for count in counts[i]:
@@ -386,7 +386,7 @@ def measure_counts(counts: IntArray, distinct: IntArray, frequency: FloatArray, 
 
 @kernel
 def any_overlap(boxes: Boxes, index: BoxIndex) -> bool:
-    """Whether some box meets another one of the same release."""
+    """Whether any box meets another one of the same release."""
     hulls, uneven = boxes.hulls, boxes.uneven
     found = np.empty(hulls.shape[0], dtype=np.int64)
     i = 0
@@ -397,7 +397,7 @@ def any_overlap(boxes: Boxes, index: BoxIndex) -> bool:
 
 @inline_kernel
 def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inner: int) -> bool:
-    """Whether one box has every code of another; hulls with gaps are compared word by word."""
+    """Whether one box contains all codes of another; labels with gaps are compared code by code."""
     for a in range(hulls.shape[1] // 2):
         low, high = hulls[inner, 2 * a], hulls[inner, 2 * a + 1]
         if hulls[outer, 2 * a] > low or hulls[outer, 2 * a + 1] < high:
@@ -415,7 +415,7 @@ def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inne
 
 @kernel
 def list_holders(boxes: Boxes, index: BoxIndex) -> tuple[IntArray, IntArray]:
-    """Return pairs of a box and a larger one that holds it wholly, box by box."""
+    """Return pairs of a box and a larger box around it, box by box."""
     hulls, uneven = boxes.hulls, boxes.uneven
     found = np.empty(hulls.shape[0], dtype=np.int64)
     inner, outer = [0], [0]

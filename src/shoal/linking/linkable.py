@@ -1,4 +1,4 @@
-"""A published table as somebody reads it who knows a person's quasi values and wants the sensitive one."""
+"""A published table for an adversary who has a person's quasi values and wants the sensitive one."""
 
 from __future__ import annotations
 
@@ -21,56 +21,57 @@ from shoal.release.published import encode_column, read_column
 from shoal.release.release import CLASS
 from shoal.release.sliced.table import SlicedPart, SlicedTable, number_rows
 
-MOST_ENTRIES = 2**26  # of the classes' counts, once for each of their boxes
-MOST_LISTED = 2**23  # values of all boxes' sides
+MOST_ENTRIES = 2**26  # of the classes' counts, repeated for each of their boxes
+MOST_LISTED = 2**23  # values in the sides of all boxes
 MOST_BOXES = 2**25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """The plan that a release was made by. A class of it is a set of points: one or several boxes, all alike."""
+    """The plan that a release was made by. A class of it is a set of points.
+
+    One or several boxes with the same counts.
+    """
 
     digest: str
-    promised: int | None  # values that releases by this plan leave to everybody; None if it promises something else
+    promised: int | None  # number of values that the plan guarantees to all people, if it does
     owner: IntArray  # (n_boxes,) the class of each box, from 0
-    shown: Mapping[str, NDArray[Any]]  # what people are told of classes, by name: (n_classes,) texts
+    shown: Mapping[str, NDArray[Any]]  # descriptions of classes, by name: (n_classes,) texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linkable:
-    """Boxes over the quasi attributes, and how often each sensitive value may be that of somebody in the box.
+    """Boxes over the quasi attributes, and how often each sensitive value may be the value of a person in the box.
 
-    What a release leaves for a person is the sum over the boxes that cover the person's quasi values and hold no other
-    such box. A box is an equivalence class of a generalized table. Of a sliced table it is a combination of the parts'
-    values that some bucket has: every entry of the sensitive part that a bucket holds beside them counts once, for any
-    of them may be the person's. In both cases a count is the number of published sensitive values that may be this
-    person's.
+    A release leaves a person the sum over the boxes that cover the person's quasi values and contain no other such box.
+    A box is an equivalence class of a generalized table. In a sliced table it is a combination of the parts' values
+    that some bucket has: every entry of the sensitive part in that bucket counts once, because any of them may be the
+    person's. In both cases a count is the number of published sensitive values that may be this person's.
     """
 
     name: str
     columns: tuple[LabelColumn, ...]
     labels: CodeArray  # (n_boxes, n_columns)
     histograms: Histograms  # (n_boxes rows)
-    records: IntArray  # (n_boxes,) at most so many records are of somebody in the box
+    records: IntArray  # (n_boxes,) largest number of records of people in the box
     values: tuple[str | None, ...]  # the sensitive values; None for a missing one
     n_rows: int
-    classes: bool = True  # boxes are classes of people; those of a sliced table may fit one person only
+    classes: bool = True  # boxes are classes of people; a box of a sliced table may fit a single person
     agreement: Agreement | None = None
     table: IntArray | None = None  # (n_values,) how often each sensitive value is published, if it was counted
-    resolved: bool = True  # all of its quasi-identifiers are known, so people are in their most specific class
+    resolved: bool = True  # all its quasi-identifiers are known, so people are in their most specific class
 
     @property
     def owner(self) -> IntArray:
-        """(n_boxes,) the class that a box is of: itself, unless classes are made of several boxes."""
+        """(n_boxes,) the class of each box: itself, unless classes consist of several boxes."""
         return np.arange(len(self.labels)) if self.agreement is None else self.agreement.owner
 
     def records_in(self, boxes: IntArray) -> int:
-        """Return how many records the classes of these boxes have."""
         _, first = np.unique(self.owner[boxes], return_index=True)
         return int(self.records[boxes[first]].sum())
 
     def describe(self, box: int) -> dict[str, str]:
-        """Return the labels of the class that a box is of; none where they would tell of single people."""
+        """Return the labels of the class of a box; empty if they could describe a single person."""
         if not self.classes:
             return {}
         if self.agreement is not None:
@@ -82,7 +83,7 @@ class Linkable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The sensitive column: which values each of its texts stands for."""
+    """The sensitive column: the values that each of its texts covers."""
 
     start: IntArray  # (n_texts + 1,)
     value: IntArray
@@ -90,7 +91,7 @@ class Candidates:
 
     @classmethod
     def of(cls, texts: Sequence[str | None], labels: Mapping[str, Cover] | None, where: str) -> Candidates:
-        """Read what the texts of the column stand for; a label stands for every value below it."""
+        """Read the values of the texts of the column; a label covers every value below it."""
         below: list[list[str | None]] = []
         for text in texts:
             if labels is None or text is None:
@@ -110,7 +111,7 @@ class Candidates:
         )
 
     def count(self, box: AnyIntArray, text: AnyIntArray, n_boxes: int) -> Histograms:
-        """Count the candidates of rows, given each one's box and text."""
+        """Count the candidates of rows, given the box and text of each."""
         n_texts = len(self.start) - 1
         rows = Histograms.of(box, text, np.ones(len(box), dtype=np.int64), n_boxes, n_texts)
         if np.array_equal(self.value, np.arange(n_texts)):  # every text is a value
@@ -120,7 +121,7 @@ class Candidates:
         return Histograms.of(boxes[place], self.value[entry], rows.counts[place], n_boxes, len(self.values))
 
     def count_all(self, text: AnyIntArray) -> IntArray:
-        """Return (n_values,) how many of all rows each value may be that of."""
+        """Return (n_values,) how many of all rows may have each value."""
         counts, rows = np.zeros(len(self.values), dtype=np.int64), np.bincount(text, minlength=len(self.start) - 1)
         np.add.at(counts, self.value, np.repeat(rows, np.diff(self.start)))
         return counts
@@ -129,7 +130,7 @@ class Candidates:
 def read_rows(
     name: str, columns: Sequence[tuple[LabelColumn, CodeArray]], text: CodeArray, candidates: Candidates
 ) -> Linkable:
-    """Return a table each of whose rows is a record as it stands."""
+    """Return a table in which each row is a record."""
     box, first = number_rows([codes for _, codes in columns], len(text))
     labels = np.stack([codes[first] for _, codes in columns], axis=1) if columns else np.zeros((len(first), 0))
     return Linkable(
@@ -156,7 +157,7 @@ def read_generalized(
 
 
 def read_slices(name: str, table: SlicedTable, manifest: Manifest, known: Collection[str], sensitive: str) -> Linkable:
-    """Return a sliced or bucketized release: what the buckets leave whose every part has the person's values."""
+    """Return a sliced or bucketized release: the values left by buckets in which every part has the person's values."""
     own = next(place for place, part in enumerate(table.parts) if sensitive in part.names)
     parts = [table.parts[own], *(part for place, part in enumerate(table.parts) if place != own)]
     names = [name for name in table.names if name in known]
@@ -205,8 +206,8 @@ def read_slices(name: str, table: SlicedTable, manifest: Manifest, known: Collec
 def _groups(table: SlicedTable, part: SlicedPart, labels: CodeArray) -> tuple[IntArray, CodeArray, IntArray, CodeArray]:
     """Return the combinations of a part's quasi values in each bucket, bucket by bucket.
 
-    They are given as the bucket, the labels (-1 for attributes of other parts) and the number of entries; last comes
-    the combination of each row. *labels* are those of the part's distinct rows.
+    The result is the bucket, the labels (-1 for attributes of other parts), the number of entries, and the combination
+    of each row. *labels* belong to the part's distinct rows.
     """
     combination, example = number_rows(list((labels + 1).T), part.n_codes)
     group, first = number_rows([table.bucket, combination[part.codes]], table.n_rows)
@@ -216,7 +217,7 @@ def _groups(table: SlicedTable, part: SlicedPart, labels: CodeArray) -> tuple[In
 
 
 def choose_sensitive(names: Sequence[Sequence[str]], asked: str | None) -> str:
-    """Return the sensitive attribute that all of the releases have: the one asked for, or the only one."""
+    """Return the sensitive attribute that all of the releases have: the one *asked* for, or the only one."""
     common = [name for name in names[0] if all(name in other for other in names)]
     if asked is not None:
         if asked not in common:
@@ -233,15 +234,15 @@ def choose_sensitive(names: Sequence[Sequence[str]], asked: str | None) -> str:
 def read_agreed_classes(
     name: str, table: pa.Table, manifest: Manifest, agreed: AgreedPlan, known: Collection[str], sensitive: str
 ) -> Linkable:
-    """Return a release by a plan: each class as boxes that have every one of its points once, and nothing else."""
+    """Return a release by a plan: each class is a set of boxes that contain exactly its points."""
     attributes = manifest.attributes
     if sensitive != agreed.sensitive or any(quasi not in attributes for quasi in agreed.quasi):
-        raise InputError(f"{name}: its attributes are not those of its plan; run `shoal verify` on it")
+        raise InputError(f"{name}: its attributes differ from its plan's; run `shoal verify` on it")
     row = _classes(table.column(CLASS), agreed.classes, name)
     names = [quasi for quasi in agreed.quasi if quasi in known]
     places = [agreed.quasi.index(quasi) for quasi in names]
     sizes = np.bincount(row, minlength=agreed.classes).astype(np.int64)
-    here = sizes[agreed.number] > 0  # whose class is not in the table is not in the table
+    here = sizes[agreed.number] > 0  # the points of classes that occur
     owner, low, high = make_boxes(agreed.number[here], [agreed.points[place][here] for place in places])
     text, texts = encode_column(table.column(sensitive))
     candidates = Candidates.of(texts, manifest.attributes[sensitive].labels, name)
@@ -271,9 +272,9 @@ def read_agreed_classes(
 
 
 def make_boxes(number: CodeArray, points: Sequence[CodeArray]) -> tuple[IntArray, CodeArray, CodeArray]:
-    """Return disjoint boxes of each class that hold its points and no others: (n,) class, (n, d) from and below.
+    """Return disjoint boxes of each class that contain exactly its points: (n,) class, (n, d) from and below.
 
-    Points become runs along the last attribute, runs that are alike and neighbours along the one before are joined,
+    Points become runs along the last attribute; equal runs that are adjacent along the previous attribute are joined,
     and so on.
 
     >>> make_boxes(np.zeros(5, int), [np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 1, 1])])[1:]
@@ -286,7 +287,7 @@ def make_boxes(number: CodeArray, points: Sequence[CodeArray]) -> tuple[IntArray
     first = np.lexsort((*low.T[::-1], owner))
     owner, low = owner[first], low[first]
     new = np.ones(len(owner), dtype=np.bool_)
-    new[1:] = (owner[1:] != owner[:-1]) | (low[1:] != low[:-1]).any(axis=1)  # points that nobody can tell apart are one
+    new[1:] = (owner[1:] != owner[:-1]) | (low[1:] != low[:-1]).any(axis=1)  # equal points are one
     owner, low = owner[new], low[new]
     high = low + 1
     for side in reversed(range(low.shape[1])):
@@ -306,7 +307,6 @@ def make_boxes(number: CodeArray, points: Sequence[CodeArray]) -> tuple[IntArray
 
 
 def _classes(column: pa.ChunkedArray, n_classes: int, name: str) -> IntArray:
-    """Return (n_rows,) the class of each row, from 0."""
     codes, texts = encode_column(column)
     numbers = [int(text) if text is not None and text.isdecimal() and len(text) < 10 else 0 for text in texts]
     if not texts or min(numbers) < 1 or max(numbers) > n_classes:
@@ -317,7 +317,7 @@ def _classes(column: pa.ChunkedArray, n_classes: int, name: str) -> IntArray:
 def _side(
     attribute: Attribute, values: Sequence[str], low: CodeArray, high: CodeArray
 ) -> tuple[LabelColumn, CodeArray]:
-    """Return one attribute's sides of boxes as a column, and (n_boxes,) which of them each box has."""
+    """Return one attribute's sides of boxes as a column, and (n_boxes,) the side of each box."""
     ranges, label = np.unique(low.astype(np.int64) * (len(values) + 1) + high, return_inverse=True)
     begins, ends = np.divmod(ranges, len(values) + 1)
     if int((ends - begins).sum()) > MOST_LISTED:
@@ -332,7 +332,7 @@ def _side(
 
 
 def _describe_classes(table: pa.Table, row: IntArray, names: Sequence[str], n_classes: int) -> dict[str, NDArray[Any]]:
-    """Return the number of each class and its published labels, for people to read."""
+    """Return the number of each class and its published labels, for descriptions."""
     example = np.zeros(n_classes, dtype=np.int64)
     example[row] = np.arange(len(row))
     shown: dict[str, NDArray[Any]] = {CLASS: np.arange(1, n_classes + 1)}

@@ -1,8 +1,8 @@
-"""Linking releases: what their intersection leaves for one person, for given people, or for everybody who can be."""
+"""Linking releases: the values that their intersection leaves for one person, for given people, or for any people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
@@ -28,7 +28,7 @@ from shoal.sources.opening import open_source
 WORST = 10
 MOST_PAIRS = 2**24
 _NONE = np.iinfo(np.int64).max
-_PARTS, _FEW = 16, 4096  # parts that threads look at; boxes that are not worth it
+_PARTS, _FEW = 16, 4096  # parts for threads; the number of boxes below which one thread is enough
 
 
 def link(
@@ -40,14 +40,26 @@ def link(
     policy: str | Path | Mapping[str, Any] | Policy | None = None,
     sensitive: str | None = None,
 ) -> PopulationLinkage | TargetLinkage:
-    """Return what several releases leave for everybody who is in all of them, or for one person.
+    """Return the values that several releases leave for all people who are in all of them, or for one person.
 
-    *releases* are what ``shoal.anonymize`` gave back, their folders, or tables of others, whose roles *policy* tells.
-    With a *target*, what somebody knows of a person like "sex=F,zip=560010", it is said which sensitive values remain
-    for that person. Without, it is counted for how many people fewer than *floor* values remain: for the rows of
-    *population*, a table with one row per person and at least one of the quasi attributes as they are in reality, or
-    else for every combination of classes that somebody can be in.
+    Parameters
+    ----------
+    releases
+        Results of ``shoal.anonymize``, their folders, or tables of others.
+    target
+        The known values of one person, such as "sex=F,zip=560010"; the result has the values that remain.
+    floor
+        Without a target, the result counts the people for whom fewer values than this remain.
+    population
+        A table with one row per person and at least one of the original quasi attributes. Without it, all combinations
+        of classes that a person can be in are examined.
+    policy
+        The roles of the columns of tables of others.
+    sensitive
+        The sensitive attribute, if the releases have several in common.
 
+    Examples
+    --------
     >>> import pyarrow as pa
     >>> import shoal
     >>> illness = ["flu", "cold", "cold", "gout"]
@@ -62,15 +74,24 @@ def link(
     >>> shoal.link(both, "age=46,sex=F").remaining.counts
     {'cold': 1}
     """
-    if target is not None:
-        if population is not None:
-            raise UsageError("a target is one person and a population many people; give one of them")
-        return _link_target(releases, parse_target(target) if isinstance(target, str) else target, policy, sensitive)
-    if floor < 1:
+    if target is not None and population is not None:
+        raise UsageError("a target is one person and a population many people; give one of them")
+    if target is None and floor < 1:
         raise UsageError(f"the floor is a number of values, at least 1; received {floor}")
+    if len(releases) < 2:
+        raise UsageError(f"linking takes at least two releases; received {len(releases)}")
     loaded = None if policy is None else Policy.load(policy)
+    if target is not None:
+        return _link_target(releases, parse_target(target) if isinstance(target, str) else target, loaded, sensitive)
     people = None if population is None else open_source(population, None if loaded is None else loaded.source)
-    linkables, chosen = _read(releases, loaded, sensitive, lambda quasi: _find_known(people, quasi))
+
+    def find_known(quasi: Collection[str]) -> Collection[str]:
+        names = [name for name in quasi if people is None or name in people.schema.names]
+        if not names and people is not None:
+            raise UsageError(f"{people.name} lacks all of the releases' quasi attributes: {', '.join(quasi)}")
+        return names
+
+    linkables, chosen = read_linkables(releases, policy=loaded, sensitive=sensitive, known=find_known)
     space = Space.of(linkables, fold=True)
     alone = tuple(int(each.histograms.distinct.min()) for each in space.releases)
     found = link_classes(space, linkables, floor) if people is None else link_people(space, linkables, people, floor)
@@ -89,19 +110,29 @@ def link(
 
 
 def _link_target(
-    releases: Sequence[Linked], target: Mapping[str, str], policy: Any, sensitive: str | None
+    releases: Sequence[Linked], target: Mapping[str, str], policy: Policy | None, sensitive: str | None
 ) -> TargetLinkage:
-    """Return what releases leave for a person of whom somebody knows these quasi values, as texts.
+    """Return the values that releases leave for a person with these known quasi values, as texts.
 
-    Of every sensitive value the least count that any release leaves remains: Rameshwar and Tandon, section 2.3. An
-    attribute that *target* does not name is not known of the person; an empty text is a missing value.
+    Of every sensitive value, the smallest count in any release remains: Rameshwar and Tandon, section 2.3. Attributes
+    that *target* does not name are unknown; an empty text is a missing value.
     """
-    linkables, chosen = _read(releases, policy, sensitive, lambda quasi: _check_target(target, quasi))
+
+    def check(quasi: Collection[str]) -> Collection[str]:
+        if not target:
+            raise UsageError("the target has no attribute; name at least one")
+        for name in target:
+            if name not in quasi:
+                hint = did_you_mean(name, quasi)
+                raise UsageError(f"the target names {name!r}, which is not a quasi attribute of the releases{hint}")
+        return target.keys()
+
+    linkables, chosen = read_linkables(releases, policy=policy, sensitive=sensitive, known=check)
     space = Space.of(linkables, fold=True)
     sums, found = space.look_up(space.make_lookups(), _query(space, target))
     for each, own in zip(linkables, found, strict=True):
         if not len(own.boxes):
-            raise UsageError(f"no class of {each.name} covers the target: nobody with these values is in it")
+            raise UsageError(f"no class of {each.name} covers the target, so no person with these values is in it")
     texts = space.value_texts
     return TargetLinkage(
         releases=tuple(each.name for each in linkables),
@@ -113,7 +144,7 @@ def _link_target(
 
 
 def parse_target(text: str) -> dict[str, str]:
-    """Read ``sex=Female,zip=560010``; a comma within a value is written as ``%2C``, a percent sign as ``%25``.
+    """Read ``sex=Female,zip=560010``; within a value, a comma is written as ``%2C`` and a percent sign as ``%25``.
 
     >>> parse_target("sex=Female, zip=560010")
     {'sex': 'Female', 'zip': '560010'}
@@ -129,42 +160,8 @@ def parse_target(text: str) -> dict[str, str]:
     return target
 
 
-def _read(
-    releases: Sequence[Linked],
-    policy: Any,
-    sensitive: str | None,
-    known: Callable[[Collection[str]], Collection[str]],
-) -> tuple[list[Linkable], str]:
-    if len(releases) < 2:
-        raise UsageError(f"linking takes at least two releases; received {len(releases)}")
-    loaded = None if policy is None else Policy.load(policy)
-    return read_linkables(releases, policy=loaded, sensitive=sensitive, known=known)
-
-
-def _check_target(target: Mapping[str, str], quasi: Collection[str]) -> Collection[str]:
-    """Return the attributes of a target, all of which must be quasi."""
-    if not target:
-        raise UsageError("the target has no attribute; name at least one")
-    for name in target:
-        if name not in quasi:
-            raise UsageError(
-                f"the target names {name!r}, which is not a quasi attribute of the releases{did_you_mean(name, quasi)}"
-            )
-    return target.keys()
-
-
-def _find_known(people: Source | None, quasi: Collection[str]) -> Collection[str]:
-    """Return the quasi attributes that a population has; without one, all."""
-    if people is None:
-        return quasi
-    names = [name for name in quasi if name in people.schema.names]
-    if not names:
-        raise UsageError(f"{people.name} has none of the releases' quasi attributes: {', '.join(quasi)}")
-    return names
-
-
 def _common_plan(linkables: Sequence[Linkable]) -> dict[str, Any]:
-    """Return the plan that all releases are by, if there is one, and how many values it promises."""
+    """Return the plan of all releases, if they have the same, and the number of values that it guarantees."""
     first = linkables[0].agreement
     if first is None or any(each.agreement is None or each.agreement.digest != first.digest for each in linkables):
         return {}
@@ -185,11 +182,11 @@ def _query(space: Space, target: Mapping[str, str]) -> CodeArray:
 
 
 def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
-    """Return the least number of values that a person can be left with in releases of these distinct l.
+    """Return the smallest number of values that can remain for a person in releases of these distinct l.
 
-    Rameshwar and Tandon, "(l, delta)-Diversity", Proposition 3.1, for any number of releases and for a different l
-    in each: a release with l of |S| values rules out at most |S| - l of the L = |S| - 1 values that are not the
-    person's own, and in the worst case no two releases rule out the same one.
+    Rameshwar and Tandon, "(l, delta)-Diversity", Proposition 3.1, for any number of releases and for a different l in
+    each: a release with l of |S| values excludes at most |S| - l of the L = |S| - 1 values that are not the person's
+    own, and in the worst case no two releases exclude the same one.
 
     >>> worst_case_l(10, [9, 9]), worst_case_l(10, [4, 4])
     (8, 1)
@@ -197,7 +194,7 @@ def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
     if n_values < 1:
         raise UsageError(f"there must be at least one sensitive value, not {n_values}")
     if not ls:
-        raise UsageError("a worst case is one of at least one release; none was given")
+        raise UsageError("a worst case needs at least one release; none was given")
     for l in ls:
         if not 1 <= l <= n_values:
             raise UsageError(f"l must be from 1 to the number of sensitive values, {n_values}; received {l}")
@@ -206,7 +203,6 @@ def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
 
 
 def link_people(space: Space, linkables: Sequence[Linkable], people: Source, floor: int) -> dict[str, Any]:
-    """Link for given people; return the entries of a ``PopulationLinkage``."""
     with ThreadPoolExecutor(1) as threads:
         growing = threads.submit(space.make_lookups)
         queries, person = space.queries_of(people)
@@ -221,7 +217,7 @@ def link_people(space: Space, linkables: Sequence[Linkable], people: Source, flo
     space.look_up_all(lookups, queries, measure)
     linked = distinct > 0
     if not linked.any():
-        raise InputError("nobody of the population can be in all of the releases; are they about the same people?")
+        raise InputError("no person of the population can be in all releases; are they about the same people?")
     order = np.lexsort((frequency, distinct))
     chosen = order[linked[order]][: 20 * WORST]
     sums, found = space.look_up(lookups, queries[chosen])
@@ -249,7 +245,7 @@ def link_people(space: Space, linkables: Sequence[Linkable], people: Source, flo
 
 
 def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dict[str, Any]:
-    """Link for everybody who can be: all combinations of classes, one of each release, that have values in common.
+    """Link for all possible people: all combinations of classes, one of each release, that have values in common.
 
     Returns the entries of a ``PopulationLinkage``.
     """
@@ -261,7 +257,7 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
     boxes = boxes._replace(owner=number_rows(owners, len(members))[0].astype(np.int64))
     seen = _look_at_pairs(boxes, last, indexes[-1], len(space.values), floor)
     if not seen.totals[0]:
-        raise InputError("nobody can be in all of the releases with the same values; are they about the same people?")
+        raise InputError("the classes of the releases have no values in common; are they about the same people?")
     texts = space.value_texts
 
     def intersect(one: int, other: int) -> IntArray:
@@ -288,9 +284,9 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
 
 
 def judge_classes(space: Space, linkables: Sequence[Linkable], judge: BeliefJudge) -> tuple[int, float]:
-    """Return how many people at most can be in classes together that keep no promise, and the largest belief.
+    """Return the largest number of people in classes that together violate a guarantee, and the largest belief.
 
-    Without people nobody knows how many share the classes: beliefs are judged for one and for all.
+    Without people, it is unknown how many share the classes: beliefs are judged for one person and for all.
     """
     _, members = _join_releases(space, space.index(), len(linkables))
     kept, belief = np.ones(len(members), dtype=np.bool_), 0.0
@@ -306,7 +302,7 @@ def judge_classes(space: Space, linkables: Sequence[Linkable], judge: BeliefJudg
 
 
 def _join_releases(space: Space, indexes: Sequence[BoxIndex], count: int) -> tuple[Boxes, IntArray]:
-    """Return how the boxes of the first *count* releases meet, and the members of each combination."""
+    """Return the intersections of the boxes of the first *count* releases, and the members of each."""
     boxes, members = space.releases[0], np.arange(len(space.releases[0].hulls))[:, None]
     for each, index in zip(space.releases[1:count], indexes[1:count], strict=True):
         boxes, members = _join(space, boxes, members, each, index)
@@ -314,11 +310,16 @@ def _join_releases(space: Space, indexes: Sequence[BoxIndex], count: int) -> tup
 
 
 def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, floor: int) -> Seen:
-    """Look at all pairs of boxes that meet, in threads."""
+    """Examine all pairs of boxes that meet, in threads, each with whole owners."""
     both = (boxes.histograms, there.histograms)
     most = max(int(np.add.reduceat(each.counts, each.start[:-1]).max()) for each in both)
     logs = np.log(np.maximum(np.arange(most + 1), 1))
     sequence = np.argsort(boxes.owner, kind="stable")
+    parts = [sequence]
+    if len(sequence) >= _FEW:
+        of = boxes.owner[sequence]
+        edges = np.searchsorted(of, of[np.arange(1, _PARTS) * len(of) // _PARTS])
+        parts = np.split(sequence, np.unique(edges))
 
     def look(part: IntArray) -> Seen:
         n, n_there = len(boxes.hulls), len(there.hulls)
@@ -329,25 +330,15 @@ def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, f
         return seen
 
     with ThreadPoolExecutor() as threads:
-        parts = list(threads.map(look, _split(sequence, boxes.owner)))
-    worst = np.concatenate([each.worst for each in parts])
-    below, below_there, met, met_there = (np.logical_or.reduce([each[at] for each in parts]) for at in range(4))
+        every = Seen(*map(np.stack, zip(*threads.map(look, parts), strict=True)))
+    worst = np.concatenate(every.worst)
     worst = worst[np.lexsort((-worst[:, 1], worst[:, 0]))[:WORST]]
-    least, totals = np.minimum.reduce([each.least for each in parts]), np.sum([each.totals for each in parts], axis=0)
-    return Seen(below, below_there, met, met_there, worst, least, totals)
-
-
-def _split(sequence: IntArray, owner: IntArray) -> list[IntArray]:
-    """Return boxes in several parts, none of which breaks up an owner."""
-    if len(sequence) < _FEW:
-        return [sequence]
-    of = owner[sequence]
-    edges = np.searchsorted(of, of[np.arange(1, _PARTS) * len(of) // _PARTS])
-    return [part for part in np.split(sequence, np.unique(edges)) if len(part)]
+    below, below_there, met, met_there = (np.logical_or.reduce(each) for each in every[:4])
+    return Seen(below, below_there, met, met_there, worst, every.least.min(axis=0), every.totals.sum(axis=0))
 
 
 def _join(space: Space, boxes: Boxes, members: IntArray, each: Boxes, index: BoxIndex) -> tuple[Boxes, IntArray]:
-    """Return the boxes that meet one of another release, with what both leave, and their members."""
+    """Return the boxes that meet one of another release, with the values that both leave, and their members."""
     n_values, nothing = len(space.values), np.empty((0, 3), dtype=np.int64)
     n_pairs, n_entries = kernels.join_pairs(boxes, each, index, n_values, nothing, nothing, False)
     if n_entries > MOST_PAIRS:
@@ -367,7 +358,7 @@ def _join(space: Space, boxes: Boxes, members: IntArray, each: Boxes, index: Box
 
 
 def _most_people(linkables: Sequence[Linkable], members: IntArray, there: BoolArray) -> int:
-    """Return how many people can be in one of the combinations: each is a record of a class of every release."""
+    """Return how many people can be in any of the combinations: each is a record of a class of every release."""
     chosen = [np.unique(members[:, place]) for place in range(members.shape[1])]
     chosen.append(np.flatnonzero(there))
     return min(min(each.n_rows, each.records_in(boxes)) for each, boxes in zip(linkables, chosen, strict=True))

@@ -1,4 +1,4 @@
-"""Reading what is to be linked: releases of shoal, and tables of others with a policy."""
+"""Reading the input of linking: releases of shoal, and tables of others with a policy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class ForeignTable:
     policy: Policy
 
     def names(self, *roles: str) -> list[str]:
-        """Return the columns of some roles."""
         known = self.source.schema.names
         return [name for name, one in self.policy.attributes.items() if one.role in roles and name in known]
 
@@ -57,12 +56,11 @@ def read_linkables(
     sensitive: str | None = None,
     known: Callable[[Collection[str]], Collection[str]] = lambda quasi: quasi,
 ) -> tuple[list[linkable.Linkable], str]:
-    """Read releases to be linked, and say which sensitive attribute they have in common.
+    """Read releases to be linked, and return their common sensitive attribute.
 
-    An attribute that is quasi in one release is one that an adversary knows: where another release publishes it as
-    insensitive, it is used to find the person there as well. *known* may choose among the quasi attributes: those that
-    nobody asks about must not be read, since combinations of a bucket that differ only there are one. If *sensitive* is
-    empty, classes are read without values.
+    An adversary is assumed to know an attribute that is quasi in any of the releases, so other releases that publish it
+    as insensitive are searched by it as well. *known* may select quasi attributes: the others are not read, because
+    combinations of a bucket that differ only in them are one. If *sensitive* is empty, classes are read without values.
     """
     opened = [_open(release, policy) for release in releases]
     chosen = ""
@@ -70,22 +68,24 @@ def read_linkables(
         chosen = linkable.choose_sensitive([_names(each, "sensitive") for each in opened], sensitive)
     quasi = dict.fromkeys(name for each in opened for name in _names(each, "quasi") if name != chosen)
     if not quasi:
-        raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
+        raise UsageError("the releases have no quasi attribute, so people cannot be looked up in them")
     names = set(known(quasi))
     ours = [each for each in opened if isinstance(each, PublishedRelease)]
     for each in ours:
         if reason := explain_unlinkable(each.manifest, {*names, chosen}):
             raise InputError(f"{each.name} cannot be linked: {reason}")
-    refuse_common_tokens(ours)
+    for one, other in combinations(ours, 2):
+        for reason in find_common_tokens(one.manifest, other.manifest).values():
+            raise InputError(f"{one.name} and {other.name} have {reason}")
     _refuse_unlike_baskets(ours, {*names, chosen})
-    with ThreadPoolExecutor(2) as threads:  # each takes the memory of its rows
+    with ThreadPoolExecutor(2) as threads:  # no more, because each holds its rows in memory
         read = list(threads.map(lambda each: _read(each, names, chosen), opened))
     whole = [names >= {*_names(each, "quasi")} - {chosen} for each in opened]
     return [replace(each, resolved=known) for each, known in zip(read, whole, strict=True)], chosen
 
 
 def _refuse_unlike_baskets(releases: Sequence[PublishedRelease], names: set[str]) -> None:
-    """Raise if an attribute that is looked at stands for other items of a basket in one release than in another."""
+    """Raise if a used attribute has different items of a basket in two releases."""
     meaning: dict[str, object] = {}
     for each in releases:
         for basket, entry in each.manifest.items.items():
@@ -94,8 +94,8 @@ def _refuse_unlike_baskets(releases: Sequence[PublishedRelease], names: set[str]
                 made, name = (stated.separator, sorted(items)), f"{basket} {part}"
                 if name in names and meaning.setdefault(name, made) != made:
                     raise InputError(
-                        f"{name!r} stands for other items of {basket!r} in one release than in another, so that they "
-                        "cannot be compared; link them with a target or a population that does not have it"
+                        f"{name!r} has different items of {basket!r} in two releases, so they cannot be compared; link "
+                        "them with a target or a population that does not have it"
                     )
 
 
@@ -109,8 +109,8 @@ def _open(release: Linked, policy: Policy | None) -> Opened:
     if found is not None:
         return found
     if policy is None:
-        what = "folder with a manifest.json" if folder.is_dir() else "release of shoal"
-        raise UsageError(f"{release} is no {what}; give the roles of its columns with --policy")
+        lacks = "it has no manifest.json" if folder.is_dir() else "it is a single file"
+        raise UsageError(f"{release} is not a release of shoal: {lacks}; give the roles of its columns with --policy")
     return ForeignTable(str(release), open_source(folder, policy.source), policy)
 
 
@@ -131,10 +131,10 @@ def _read(opened: Opened, known: set[str], sensitive: str) -> linkable.Linkable:
 
 
 def read_foreign(given: ForeignTable, quasi: Sequence[str], sensitive: str) -> linkable.Linkable:
-    """Return a table of others; every row is a record as it stands.
+    """Return a table of others, in which every row is a record.
 
-    A text that is a node of the attribute's declared taxonomy covers what the node covers, ``*`` everything, a
-    masked text all that begin like it; any other text is a value as it is.
+    A text that is a node of the attribute's declared taxonomy covers the node's values, ``*`` covers all values, a
+    masked text covers all values with its prefix; any other text is a value.
     """
     table, attributes = read_columns(given.source, [*quasi, sensitive]), given.policy.attributes
     columns = []
@@ -176,24 +176,23 @@ def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder |
 
 
 def _build_tree(builder: TaxonomyBuilder | None) -> Taxonomy | None:
-    """Return the tree that a policy declares by itself; None if it comes from the values of the table."""
+    """Return the tree that a policy declares; None if it depends on the values of the table."""
     if builder is None or isinstance(builder, MaskTaxonomy):
         return None
     try:
         tree = builder.build(pa.array([], pa.string()))
-    except (ShoalError, ValueError):  # a tree that only values can make
+    except (ShoalError, ValueError):  # a tree that depends on values
         return None
     return tree if tree.declared else None
 
 
 def _nodes(tree: Taxonomy) -> dict[str, Cover]:
-    """Return what each node of the tree covers, by its label."""
     ranges = zip(tree.labels, tree.lo.tolist(), tree.hi.tolist(), strict=True)
     return {label: tree.cover(low, high) for label, low, high in ranges}
 
 
 def explain_unlinkable(manifest: Manifest, names: Collection[str]) -> str | None:
-    """Say why a release cannot be linked by these attributes; None if it can."""
+    """Return why a release cannot be linked by these attributes; None if it can."""
     reason = read_form(manifest).unlinkable
     return reason if reason is not None else next(iter(explain_changes(manifest, names).values()), None)
 
@@ -207,17 +206,10 @@ def explain_changes(manifest: Manifest, names: Collection[str]) -> dict[str, str
     }
 
 
-def refuse_common_tokens(releases: Sequence[PublishedRelease]) -> None:
-    """Raise if two releases have tokens that are the same for the same person."""
-    for one, other in combinations(releases, 2):
-        for reason in find_common_tokens(one.manifest, other.manifest).values():
-            raise InputError(f"{one.name} and {other.name} have {reason}")
-
-
 def find_common_tokens(one: Manifest, other: Manifest) -> dict[str, str]:
     """Return the columns of the other release whose tokens one release has as well, and the disclosure in words.
 
-    A manifest does not name the key, so pseudonyms of the same domain count as having the same key.
+    A manifest does not identify the key, so pseudonyms of the same domain are assumed to have the same key.
     """
     known = list(_lasting(one))
     return {
@@ -230,7 +222,7 @@ def find_common_tokens(one: Manifest, other: Manifest) -> dict[str, str]:
 
 
 def _lasting(manifest: Manifest) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the columns of tokens that other releases may have as well, and what makes them the same."""
+    """Yield the columns of tokens that may recur in other releases, and the properties that make them equal."""
     for name, entry in manifest.techniques.items():
         if entry["technique"] == "pseudonym":
             yield name, ("pseudonym", str(entry.get("domain")))

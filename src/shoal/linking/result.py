@@ -1,4 +1,4 @@
-"""What linking found: how many values remain, for whom at worst, and for how many people."""
+"""The results of linking: the number of values that remain, in the worst case and for how many people."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shoal.linking.linkable import Linkable
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The sensitive values that remain for somebody, with their counts, most frequent first."""
+    """The sensitive values that remain for a person, with their counts, most frequent first."""
 
     counts: Mapping[str, int]
 
     @classmethod
     def of(cls, counts: IntArray, values: Sequence[str]) -> Remaining:
-        """Leave out what does not remain."""
+        """Leave out values with a count of 0."""
         order = np.argsort(-counts, kind="stable")
         return cls({values[place]: int(counts[place]) for place in order.tolist() if counts[place] > 0})
 
@@ -30,12 +30,14 @@ class Remaining:
 
     @property
     def frequency_l(self) -> float:
-        """One by the share of the most frequent value; 0 if nothing remains."""
+        """The reciprocal of the share of the most frequent value; 0 if no value remains."""
         return sum(self.counts.values()) / max(self.counts.values()) if self.counts else 0.0
 
     @property
     def entropy_l(self) -> float:
-        """The exponential of the entropy: so many equally frequent values would be as uncertain; 0 if none remain.
+        """The exponential of the entropy, the number of equally frequent values with the same entropy.
+
+        0 if no value remains.
 
         >>> round(Remaining({"flu": 2, "gout": 2}).entropy_l, 9)
         2.0
@@ -56,9 +58,9 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True)
 class WorstCase(Figures):
-    """Classes, one of each release, that leave few values to whoever is in all of them.
+    """Classes, one of each release, that leave few values to a person in all of them.
 
-    A sliced release has no classes but values as they are, which may be those of one person: it is not mentioned.
+    A sliced release has no classes. Its values may belong to one person, so they are not mentioned.
     """
 
     classes: tuple[Mapping[str, str], ...]  # attribute -> label; empty for a sliced release
@@ -68,26 +70,25 @@ class WorstCase(Figures):
     def of(
         cls, linkables: Sequence[Linkable], members: Sequence[int], left: IntArray, texts: Sequence[str]
     ) -> WorstCase:
-        """Describe boxes, one of each release, and what they leave."""
         classes = tuple(each.describe(box) for each, box in zip(linkables, members, strict=True))
         return cls(classes, Remaining.of(left, texts))
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON has it; how many values remain is stated, but not which."""
+        """Return it for JSON, with the number of remaining values but not the values."""
         left = {key: value for key, value in self.remaining.as_dict().items() if key != "remaining"}
         return {"classes": [dict(each) for each in self.classes], **left}
 
 
 @dataclass(frozen=True, slots=True)
 class TargetLinkage:
-    """What several releases leave for one person."""
+    """The values that several releases leave for one person."""
 
     releases: tuple[str, ...]
     sensitive: str
     remaining: Remaining
-    alone: tuple[Remaining, ...]  # what each release leaves by itself
-    plan: str | None = None  # digest of the plan that all of the releases are by
-    promised: int | None = None  # values that this plan promises to leave
+    alone: tuple[Remaining, ...]  # the values that each release leaves by itself
+    plan: str | None = None  # digest of the plan of all the releases
+    promised: int | None = None  # number of values that this plan guarantees
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -104,11 +105,12 @@ class TargetLinkage:
 
 @dataclass(frozen=True, slots=True)
 class PopulationLinkage(Figures):
-    """What several releases leave for everybody who is in all of them.
+    """The values that several releases leave for all people who are in all of them.
 
-    With a population, people are its rows, and ``exact`` is true. Without, they are the published records:
-    ``people_below`` is the most people who can be in all releases and in classes that fall below the floor together.
-    If classes of a release overlap, ``exact`` is then false: l may be less than what anyone is left with, never more.
+    With a population, people are its rows, and ``exact`` is true. Without it, they are the published records:
+    ``people_below`` is the largest number of people who can be in all releases and in classes that fall below the floor
+    together. If classes of a release overlap, ``exact`` is false: l may be smaller than the value for any person, never
+    larger.
     """
 
     releases: tuple[str, ...]
@@ -128,13 +130,12 @@ class PopulationLinkage(Figures):
     exact: bool
     combinations: int  # of classes, or of quasi values of the population, that leave something
     combinations_below: int
-    combinations_empty: int  # that leave nothing; of three and more releases, only those that the last one empties
+    combinations_empty: int  # that leave no value; for three and more releases, after the last one
     worst: tuple[WorstCase, ...]
-    plan: str | None = None  # digest of the plan that all of the releases are by
-    promised: int | None = None  # values that this plan promises to leave to everybody
+    plan: str | None = None  # digest of the plan of all the releases
+    promised: int | None = None  # number of values that this plan guarantees to all people
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON has it."""
         stated = Figures.as_dict(self)
         del stated["alone"]
         stated["releases"] = [{"release": name, "l": l} for name, l in zip(self.releases, self.alone, strict=True)]

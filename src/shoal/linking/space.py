@@ -1,4 +1,4 @@
-"""The space in which several releases meet: every attribute cut wherever a label of any of them begins or ends."""
+"""The space in which several releases meet: the labels of all of them cut every attribute."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from shoal.taxonomies.tree import free_label
 
 MOST_WORDS = 2**26
 _BLOCK = 2**22  # counts that are held at a time
-_NEAR = 2**16  # and that stay in the processor's cache meanwhile
+_NEAR = 2**16  # counts that fit into the processor's cache
 TakeBlock: TypeAlias = Callable[[slice, list[IntArray]], None]
 
 
@@ -38,19 +38,18 @@ class Candidacy(NamedTuple):
 
     @classmethod
     def join(cls, parts: Sequence[Candidacy]) -> Candidacy:
-        """Return the queries of several parts one after the other."""
         sizes = np.concatenate([np.diff(part.start) for part in parts])
         return cls(np.append(0, np.cumsum(sizes)), np.concatenate([part.boxes for part in parts]))
 
     @property
     def query(self) -> IntArray:
-        """(n_boxes,) the query that each entry belongs to."""
+        """(n_boxes,) the query of each entry."""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
     def number_unions(self, owner: IntArray) -> CodeArray:
-        """Return (n_queries,) a number for the set of classes that each query may be in, by the class of each box."""
+        """Return (n_queries,) a number for the set of classes of each query, given the class of each box."""
         words = np.random.default_rng(0).integers(2**64, size=int(owner.max()) + 1, dtype=np.uint64)
-        added = np.append(np.uint64(0), np.cumsum(words[owner[self.boxes]]))  # sums modulo 2**64 differ as sets do
+        added = np.append(np.uint64(0), np.cumsum(words[owner[self.boxes]]))  # sums modulo 2**64 identify sets
         sums = added[self.start[1:]] - added[self.start[:-1]]
         return np.asarray(np.unique(sums, return_inverse=True)[1].reshape(-1), dtype=np.int32)
 
@@ -64,7 +63,7 @@ class Candidacy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Space:
-    """All releases in common codes: attributes, sensitive values, and each release's boxes."""
+    """All releases in common codes: attributes, sensitive values, and the boxes of each release."""
 
     attributes: tuple[str, ...]
     covers: tuple[Covers, ...]
@@ -79,8 +78,8 @@ class Space:
     def of(cls, linkables: Sequence[Linkable], *, fold: bool = False) -> Space:
         """Bring releases together; an attribute that one of them does not have is unknown there.
 
-        To *fold* is to compare values in their normal form. Texts of a quasi attribute that one release itself
-        tells apart by more than that are compared as they are.
+        With *fold*, values are compared in their normal form, unless a release itself distinguishes texts of a quasi
+        attribute with the same normal form.
         """
         names = tuple(dict.fromkeys(column.name for each in linkables for column in each.columns))
         folded = frozenset(name for name in names if fold and _can_fold(name, linkables))
@@ -124,7 +123,7 @@ class Space:
         return cls(names, covers, values, tuple(releases), bits, tables, folded, resolved)
 
     def codes(self, attribute: int, values: pa.Array) -> CodeArray:
-        """Return (n,) the codes of values, null for missing ones."""
+        """Return (n,) the codes of values, which may be null."""
         cover = self.covers[attribute]
         codes = np.full(len(values), cover.missing, dtype=np.int32)
         known = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
@@ -136,7 +135,7 @@ class Space:
 
     @property
     def value_texts(self) -> list[str]:
-        """The sensitive values as texts, a missing one different from all others."""
+        """The sensitive values as texts, with a unique text for a missing value."""
         absent = free_label(ABSENT, (value for value in self.values if value is not None))
         return [absent if value is None else value for value in self.values]
 
@@ -145,9 +144,9 @@ class Space:
             return list(threads.map(lambda each: BoxIndex(*kernels.grow_tree(each.hulls), self.bits), self.releases))
 
     def make_lookups(self) -> list[Lookup]:
-        """Return each release's boxes as people are looked up in them.
+        """Return the boxes of each release for looking people up.
 
-        If boxes lie within others, a person is resolved to the inner one (docs/adr/0007-transparent-reader.md). Of a
+        If boxes contain others, a person is resolved to the inner one (docs/adr/0007-transparent-reader.md). In a
         release whose quasi-identifiers are not all known, any box that covers a person may be the person's.
         """
         found = []
@@ -159,7 +158,7 @@ class Space:
         return found
 
     def look_up(self, lookups: Sequence[Lookup], queries: CodeArray) -> tuple[list[IntArray], list[Candidacy]]:
-        """Return of each release (n_queries, n_values) the counts that it leaves, and the boxes that they are of."""
+        """Return for each release (n_queries, n_values) the counts that it leaves, and their boxes."""
         sums = [np.zeros((len(queries), len(self.values)), dtype=np.int64) for _ in self.releases]
         found = [
             Candidacy(*kernels.resolve_queries(queries, *both)) for both in zip(self.releases, lookups, strict=True)
@@ -169,7 +168,7 @@ class Space:
         return sums, found
 
     def look_up_all(self, lookups: Sequence[Lookup], queries: CodeArray, take: TakeBlock) -> list[Candidacy]:
-        """Look up many queries in threads; *take* is given each block of them with the counts that are left."""
+        """Look up many queries in threads; *take* gets each block of them with its counts."""
 
         def look_up(block: slice) -> list[Candidacy]:
             sums, found = self.look_up(lookups, queries[block])
@@ -181,14 +180,13 @@ class Space:
         return [Candidacy.join(parts) for parts in zip(*blocks, strict=True)]
 
     def blocks(self, n_queries: int, most: int = _BLOCK) -> list[slice]:
-        """Return runs of queries whose counts are held at a time."""
         size = max(1, most // len(self.values))
         return [slice(begin, begin + size) for begin in range(0, max(n_queries, 1), size)]
 
     def queries_of(self, source: Source, columns_of: Mapping[str, str] | None = None) -> tuple[CodeArray, CodeArray]:
-        """Return the distinct quasi values of a population as queries, and which of them each of its rows has.
+        """Return the distinct quasi values of a population as queries, and the query of each of its rows.
 
-        *columns_of* has the source's column of each attribute, where it is not called like that.
+        *columns_of* has the source's column of each attribute, if its name differs.
         """
         names = [(columns_of or {}).get(name, name) for name in self.attributes]
         table = read_columns(source, names)
@@ -202,7 +200,7 @@ class Space:
 
 
 def fold_name(name: str) -> str:
-    """Return the normal form of a column's name, in which separators are alike too.
+    """Return the normal form of a column's name, with equal separators.
 
     >>> fold_name("Zip_Code") == fold_name("zip-code")
     True
@@ -221,7 +219,7 @@ def _can_fold(name: str, linkables: Sequence[Linkable]) -> bool:
 
 
 def _common(name: str, linkables: Sequence[Linkable], *, folded: bool) -> Covers:
-    """Cut one attribute by the labels of all releases, which follow one another in the order of these."""
+    """Cut one attribute by the labels of all releases, one release after the other."""
     columns = [column for each in linkables for column in each.columns if column.name == name]
     kinds = sorted({column.kind for column in columns} - {"category"})
     if len(kinds) > 1:
@@ -240,7 +238,7 @@ def _common(name: str, linkables: Sequence[Linkable], *, folded: bool) -> Covers
 
 
 def _in_common_form(column: LabelColumn) -> LabelColumn:
-    """Return a column of dates whose single values are written as year-month-day, as the ends of intervals are."""
+    """Return a column of dates with single values written as year-month-day, like the ends of intervals."""
     form = column.format
     if form is None:
         return column
@@ -257,12 +255,12 @@ def _in_common_form(column: LabelColumn) -> LabelColumn:
 
 
 def _bits(covers: Sequence[Covers]) -> tuple[list[CodeArray], KeyArray]:
-    """Return of every attribute (n_labels,) the row of each label with gaps, or -1; and all rows."""
+    """Return for each attribute (n_labels,) the row of each label with gaps, or -1; and all rows."""
     wide = [cover.hulls()[2] for cover in covers]
     n_rows = sum(int(each.sum()) for each in wide)
     words = max([1, *(cover.width + 63 >> 6 for cover, gaps in zip(covers, wide, strict=True) if gaps.any())])
     if n_rows * words > MOST_WORDS:
-        raise UsageError("the releases' labels list too many values each; link fewer attributes")
+        raise UsageError("the releases' labels list too many values; link fewer attributes")
     bits = np.zeros((max(1, n_rows), words), dtype=np.uint64)
     rows, taken = [], 0
     for cover, gaps in zip(covers, wide, strict=True):

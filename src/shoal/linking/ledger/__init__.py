@@ -1,1 +1,1 @@
-"""The ledger: what was released about whom, when and to whom, and what it leaves together."""
+"""The ledger of releases, and the checks of a new release against all earlier ones."""

@@ -1,6 +1,6 @@
-"""A ledger: a SQLite file to which records are added, and in which nothing is ever changed.
+"""A ledger: a SQLite file to which records are added, and in which records are never changed.
 
-It does not load linking, which only a run with a ledger needs.
+The module does not load linking, which only a run with a ledger needs.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from shoal.linking.ledger import records
 from shoal.release.forms.base import Cost
 from shoal.release.release import PUBLIC
 
-NEW = 0  # the number of a release that has none yet
+NEW = 0  # the provisional number of a new release
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a run saw of a population when it linked: if it is not so any more, it must look again."""
+    """The state of a population when a run linked its releases: if it has changed, the run must link again."""
 
     name: str
     releases: tuple[int, ...]
-    limits: records.Limits | None  # None: there is no such population yet
+    limits: records.Limits | None  # None: the population is new
 
 
 class Ledger:
-    """An open ledger; every record that is read is held against its seal, which has that of the one before it."""
+    """An open ledger. Every record is checked against its seal, which includes the seal of the previous one."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection, self.path = connection, path
@@ -43,18 +43,18 @@ class Ledger:
     @classmethod
     @contextmanager
     def open(cls, path: Path, *, write: bool = False, create: bool = False) -> Iterator[Ledger]:
-        """Open a ledger for reading, for writing, or make it if there is none."""
+        """Open a ledger for reading or writing, or create it."""
         with connect(path, write=write or create, create=create) as connection:
             yield cls(connection, path)
 
     def populations(self) -> dict[str, records.Population]:
-        """Return all populations by name, in the order in which they came."""
+        """Return all populations by name, in order of creation."""
         return self._look()[0]
 
     def choose(self, asked: str | None) -> str:
-        """Return the population that is meant: the one asked for, or the only one.
+        """Return the population: the one *asked* for, or the only one.
 
-        A new name that differs from a known one by case, blanks or separators only is an error.
+        A new name that differs from a known one only by case, spaces or separators is an error.
         """
         known = list(self.populations())
         if asked is not None:
@@ -68,7 +68,7 @@ class Ledger:
         return known[0] if known else records.EVERYBODY
 
     def find_population(self, population: str) -> records.Population:
-        """Return a population that must be there."""
+        """Return an existing population."""
         known = self.populations()
         if population not in known:
             raise UsageError(f"{self.path} has no population {population!r}{did_you_mean(population, known)}")
@@ -78,25 +78,24 @@ class Ledger:
         return tuple(entry for entry in self._look()[1] if population in (None, entry.population))
 
     def entry(self, number: int) -> records.Entry:
-        """Return one entry."""
         found = [entry for entry in self.entries() if entry.number == number]
         if not found:
             raise UsageError(f"{self.path} has no release {number}; `shoal ledger show` lists them")
         return found[0]
 
     def evaluations(self, population: str | None = None) -> list[records.Evaluation]:
-        """Return all evaluations in the order in which they were made."""
+        """Return all evaluations in chronological order."""
         (rows,) = self._read("evaluation")
         return [_evaluation(row) for row in rows if population in (None, row["population"])]
 
     def look_at(self, population: str) -> Seen:
-        """Return what there is about a population now."""
+        """Return the present state of a population."""
         populations, entries = self._look()
         releases = tuple(entry.number for entry in entries if entry.population == population and entry.counts)
         return Seen(population, releases, populations[population].limits if population in populations else None)
 
     def unpack(self, entry: records.Entry, folder: Path) -> None:
-        """Write the public files of a release into a folder; a file that is not as it was entered is an error."""
+        """Write the public files of a release into a folder; a file that differs from the one entered is an error."""
         for name, expected in entry.files.items():
             if Path(name).name != name:
                 raise ledger_error(self.path)
@@ -114,9 +113,9 @@ class Ledger:
         limits: records.Limits,
         evaluations: Sequence[records.Evaluation],
     ) -> records.Entry | None:
-        """Add a release as unfinished, with what was found of it; None if the population is not as it was seen.
+        """Add a release as unfinished, with its evaluations; None if the population is not as it was seen.
 
-        *draft* has what an entry says of the release itself.
+        *draft* has the entry's fields about the release itself.
         """
         with transaction(self._connection):
             if self.look_at(seen.name) != seen:
@@ -129,7 +128,7 @@ class Ledger:
         return self.entry(number)
 
     def settle(self, number: int, status: records.Status, reason: str = "") -> None:
-        """Say that an unfinished release was published, or that it never was."""
+        """Record that an unfinished release was published, or that it never was."""
         with transaction(self._connection):
             entry = self.entry(number)
             if entry.status == status:
@@ -139,7 +138,7 @@ class Ledger:
             self._add("settlement", {"entry": number, "status": status, "reason": reason})
 
     def set_limits(self, population: str, **changes: Any) -> records.Population:
-        """Set what releases about a population are held to, to less too; what is not named stays as it is."""
+        """Set limits of a population, which may be lower than before; limits that are not named stay as they are."""
         with transaction(self._connection):
             self._add_limits(population, replace(self.find_population(population).limits, **changes))
         return self.find_population(population)
@@ -154,7 +153,7 @@ class Ledger:
             raise ledger_error(self.path)
 
     def _look(self) -> tuple[dict[str, records.Population], list[records.Entry]]:
-        """Return all populations and all entries as they are at one time."""
+        """Return all populations and all entries at one point in time."""
         limits, entries, settlements = self._read("limits", "entry", "settlement")
         changes: dict[str, tuple[records.Limits, ...]] = {}
         for row in limits:
@@ -182,7 +181,7 @@ class Ledger:
         self._add("evaluation", {"population": population, **asdict(evaluation)})
 
     def _add(self, kind: str, content: dict[str, Any]) -> int:
-        """Add a record of now, and return its number among those of its kind."""
+        """Add a record with the current time, and return its number among the records of its kind."""
         asked = "SELECT number, seal FROM record WHERE kind = ? ORDER BY number DESC LIMIT 1"
         last, previous = self._connection.execute(asked, (kind,)).fetchone() or (0, "")
         text = json.dumps(content | {"at": records.now()}, ensure_ascii=False, separators=(",", ":"), default=repr)
@@ -204,13 +203,13 @@ class Ledger:
 
 
 def _fold(population: str) -> str:
-    from shoal.linking.space import fold_name  # loads linking, which a known name does not need
+    from shoal.linking.space import fold_name  # loads linking, which is not needed for a known name
 
     return fold_name(population)
 
 
 def _seal(previous: str, *record: str) -> str:
-    """Return the SHA-256 by which a record that was changed, exchanged or taken out is found."""
+    """Return the SHA-256 that reveals a changed, exchanged or removed record."""
     return hashlib.sha256(json.dumps([previous, *record]).encode()).hexdigest()
 
 
@@ -230,10 +229,10 @@ def _evaluation(row: dict[str, Any]) -> records.Evaluation:
 
 @dataclass(slots=True)
 class Entered:
-    """A release in the ledger that is about to be put in place: a context that settles its entry at the end.
+    """A context in which a release of the ledger is moved into place, and which settles its entry at the end.
 
-    After an error it looks whether the files are in place, and says that they never were if they are not. Without a
-    ledger it does nothing.
+    After an error, the entry is marked as never published unless the files are in place. Without a ledger, the context
+    does nothing.
     """
 
     path: Path | None = None
@@ -241,7 +240,7 @@ class Entered:
     warnings: list[str] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
-    unsettled: list[str] = field(default_factory=list)  # why a published release could not be marked
+    unsettled: list[str] = field(default_factory=list)  # why a published release could not be marked as such
 
     def __enter__(self) -> Entered:
         return self
@@ -254,8 +253,8 @@ class Entered:
                 _settle(self.path, self.entry)
             except ShoalError as error:
                 self.unsettled.append(
-                    f"the release is in place, but the ledger does not have it as published ({error}); `shoal ledger "
-                    "check` settles that, or `shoal ledger add` if it was struck"
+                    f"the release is in place, but the ledger does not list it as published ({error}); run `shoal "
+                    "ledger check`, or `shoal ledger add` if it was struck"
                 )
         else:
             with suppress(ShoalError, OSError):
@@ -263,7 +262,7 @@ class Entered:
 
 
 def settle_by_folder(path: Path, entry: records.Entry, otherwise: str = "") -> bool:
-    """Mark an unfinished release as published if its files are in place; else as struck, if there is a reason."""
+    """Mark an unfinished release as published if its files are in place; else as struck, if a reason is given."""
     if records.same_files(Path(entry.folder) / PUBLIC, entry.files):
         _settle(path, entry)
         return True
@@ -278,10 +277,10 @@ def _settle(path: Path, entry: records.Entry) -> None:
         ledger.settle(entry.number, "published")
 
 
-APPLICATION = 0x53484F4C  # "SHOL", by which files of others are told apart
+APPLICATION = 0x53484F4C  # "SHOL", SQLite's mark for files of shoal
 PATIENCE = 30.0  # seconds to wait for another run that is writing
 
-FORM = 4  # of the tables; rows are sealed, so that those of another form cannot be brought to this one
+FORM = 4  # version of the tables; rows are sealed, so they cannot be converted to another version
 TABLES = {
     "record": "kind TEXT, number INTEGER, content TEXT NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (kind, number)",
     "piece": "entry INTEGER, name TEXT, place INTEGER, content BLOB NOT NULL, PRIMARY KEY (entry, name, place)",
@@ -302,16 +301,16 @@ def connect(path: Path, *, write: bool = False, create: bool = False) -> Iterato
     if create:
         _touch(path)
     elif not path.is_file():
-        raise UsageError(f"there is no ledger {path}; `shoal anonymize --ledger` makes one")
+        raise UsageError(f"there is no ledger {path}; `shoal anonymize --ledger` creates one")
     with explain_failures(path):
-        uri = f"{path.absolute().as_uri()}?mode=rw"  # also to read: what a killed run left is rolled back first
+        uri = f"{path.absolute().as_uri()}?mode=rw"  # even for reading, to roll back the changes of a killed run
         with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)) as connection:
-            connection.execute("PRAGMA recursive_triggers = ON")  # else REPLACE would delete past the triggers
+            connection.execute("PRAGMA recursive_triggers = ON")  # without it, REPLACE deletes without a trigger
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
             _bring_up(connection, path, create=create)
-            # Seals find what was changed or exchanged. Records that a damaged page hides at the end of a kind leave no
-            # gap between them, but the table and its index then differ.
+            # Seals reveal changed or exchanged records. A damaged page can hide the last records of a kind without a
+            # gap, but then the table and its index differ.
             if connection.execute("PRAGMA integrity_check(record)").fetchall() != [("ok",)]:
                 raise ledger_error(path)
             yield connection
@@ -319,7 +318,7 @@ def connect(path: Path, *, write: bool = False, create: bool = False) -> Iterato
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write all or nothing, alone."""
+    """Write all or nothing, exclusively."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -354,12 +353,12 @@ def _message(path: Path, error: sqlite3.Error) -> InputError | UsageError:
 
 
 def ledger_error(path: Path) -> InputError:
-    """Return the error for a ledger whose contents contradict themselves."""
-    return InputError(f"the ledger {path} is spoiled: use a copy of it that is not, and find out what changed it")
+    """Return the error for a ledger whose contents are inconsistent."""
+    return InputError(f"the ledger {path} is spoiled: restore an intact copy, and find out what changed it")
 
 
 def _touch(path: Path) -> None:
-    """Make an empty file that only its owner can read, unless there is something already."""
+    """Create an empty file that only its owner can read, unless the file exists."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
@@ -370,20 +369,20 @@ def _touch(path: Path) -> None:
 
 
 def _bring_up(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
-    """Make the tables in an empty file, and refuse files of others and of other forms."""
+    """Create the tables in an empty file, and refuse files of other programs and versions."""
     version, application, tables = _state(connection)
     if application != APPLICATION and (application or version or tables or not create):
         raise InputError(f"{path} is not a ledger")
     if application == APPLICATION and version != FORM:
         age = "a newer" if version > FORM else "an older"
         raise UsageError(
-            f"{path} was written by {age} shoal (form {version}, this one has {FORM}); use that version, or enter "
-            "its releases into a new ledger with `shoal ledger add`"
+            f"{path} was written by {age} version of shoal (form {version}, this one has {FORM}); use that version, or "
+            "enter its releases into a new ledger with `shoal ledger add`"
         )
     if application == APPLICATION:
         return
     with transaction(connection):
-        if _state(connection)[0] == FORM:  # another run may have done it meanwhile
+        if _state(connection)[0] == FORM:  # another run may have created them in the meantime
             return
         for statement in _STATEMENTS:
             connection.execute(statement)

@@ -1,4 +1,4 @@
-"""Looking back: what all releases in a ledger leave together, and what an auditor is shown of it."""
+"""Checking a ledger: the values that all its releases leave together, and the documents for an auditor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from shoal.core.errors import UsageError
 from shoal.core.progress import Progress
 from shoal.core.wording import parameters_text
 from shoal.linking.ledger.book import Ledger, settle_by_folder
+from shoal.linking.ledger.comparing import Set
 from shoal.linking.ledger.entering import UnpackedReleases
-from shoal.linking.ledger.evaluating import AttributeLinkage, Question, Set, evaluate
+from shoal.linking.ledger.evaluating import AttributeLinkage, Question, evaluate
 from shoal.linking.ledger.records import Entry, Evaluation, Population, Spending, check_name
 from shoal.release.forms.base import Cost
 from shoal.release.release import PUBLIC, write_text
@@ -24,26 +25,25 @@ from shoal.sources.base import Source
 Standing = dict[tuple[str, Set], Evaluation]
 _NAMES = ("number", "at", "population", "recipient", "status", "settled", "reason", "origin", "method")
 _FIGURES = ("guarantees", "sensitive", "rows", "epsilon", "delta", "l", "floor")
-_DIGESTS = ("manifest_sha256", "data_sha256", "shoal_version", "seal")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What was found of one population."""
+class PopulationCheck:
+    """The result of checking one population."""
 
     population: Population
-    entries: tuple[Entry, ...]  # that count
-    settled: tuple[int, ...]  # releases that were unfinished and are in place
+    entries: tuple[Entry, ...]  # without struck ones
+    settled: tuple[int, ...]  # releases that were unfinished and are now marked as published
     linked: tuple[AttributeLinkage, ...]
 
     @property
     def spending(self) -> Spending:
-        """What the differentially private releases cost together."""
+        """The total cost of the differentially private releases."""
         return Spending.of([entry.cost for entry in self.entries], self.population.limits)
 
     @property
     def fails(self) -> bool:
-        """Whether any set of releases leaves too little or is not known not to, or the budget is overspent."""
+        """Whether a set of releases violates the limits or could not be linked, or the budget is overspent."""
         return self.spending.over or any(one.failing for one in self.linked)
 
     def as_dict(self) -> dict[str, object]:
@@ -59,25 +59,26 @@ class Checked:
         }
 
 
-def check(path: Path, population: str | None, people: Source | None, progress: Progress) -> list[Checked]:
-    """Link the releases of each population, or of one, in all sets, and keep what was found.
+def check(path: Path, population: str | None, people: Source | None, progress: Progress) -> list[PopulationCheck]:
+    """Link the releases of each population, or of one, in all sets, and store the results.
 
-    With *people* everything is linked anew for the rows of that table, this once. Without, a set that was linked when
-    its newest release was made keeps that answer, which was exact for everybody in it; others are linked by classes.
+    With *people*, everything is linked again for the rows of that table, this time only. Without it, a set that was
+    linked when its newest release was made keeps that result, which was exact for all its people; others are linked by
+    classes.
     """
     with Ledger.open(path, write=True) as ledger:
         ledger.check_pages()
         chosen = [*ledger.populations()] if population is None else [ledger.find_population(population).name]
         if people is not None and len(chosen) > 1:
-            raise UsageError(f"{path} has several populations; say with --population of which these are the people")
+            raise UsageError(f"{path} has several populations; choose the one of these people with --population")
     return [_check_population(path, name, people, progress) for name in chosen]
 
 
 def standing(evaluations: Iterable[Evaluation]) -> Standing:
-    """Return of each set what holds of it: the last answer for the rows of its newest release, else by classes.
+    """Return the valid evaluation of each set: the last one for the rows of its newest release, or by classes.
 
-    It holds until more is known of people than was then. What was found for a table of people holds for that table
-    only: somebody may be in the releases who is not in it.
+    It is valid until more is known about people. An evaluation for a table of people is not used, because the releases
+    may have other people.
     """
     last: Standing = {}
     for each in evaluations:
@@ -91,7 +92,7 @@ def standing(evaluations: Iterable[Evaluation]) -> Standing:
 
 
 def remaining(entry: Entry, evaluations: Standing, counting: set[int]) -> int | None:
-    """Return the least that any evaluated set with this release leaves to anybody; None if that is not known."""
+    """Return the smallest number of values that any evaluated set with this release leaves; None if it is not known."""
     sets = [each for each in evaluations.values() if each.sensitive and {*each.releases} <= counting]
     own = [each for each in sets if entry.number in each.releases]
     if any(each.problem is not None for each in own):
@@ -100,7 +101,7 @@ def remaining(entry: Entry, evaluations: Standing, counting: set[int]) -> int | 
 
 
 def strike(path: Path, number: int, reason: str) -> Entry:
-    """Say of an unfinished release that it never was published; it stays in the record."""
+    """Mark an unfinished release as never published; it stays in the record."""
     check_name("reason", reason)
     with Ledger.open(path, write=True) as ledger:
         entry = ledger.entry(number)
@@ -112,11 +113,11 @@ def strike(path: Path, number: int, reason: str) -> Entry:
 
 
 def _lasts(each: Evaluation) -> bool:
-    """Whether an answer is exact for everybody who is in all of the releases."""
+    """Whether an evaluation is exact for all people in all of the releases."""
     return each.basis == "source" and each.problem is None
 
 
-def _check_population(path: Path, name: str, people: Source | None, progress: Progress) -> Checked:
+def _check_population(path: Path, name: str, people: Source | None, progress: Progress) -> PopulationCheck:
     with Ledger.open(path) as ledger:
         waiting = [entry for entry in ledger.entries(name) if entry.status == "unfinished"]
     settled = tuple(entry.number for entry in waiting if settle_by_folder(path, entry))
@@ -129,13 +130,13 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
         floor = population.limits.floor
 
         def recall(sensitive: str, chosen: Set, attributes: set[str]) -> Evaluation | None:
-            """Return the answer that stands, if it was found with all that is known of people by now."""
+            """Return the stored evaluation if it used all attributes that are known by now."""
             found = kept.get((sensitive, chosen))
             if found is None or not _lasts(found) or not attributes <= {*found.attributes}:
                 return None
             if not sensitive or found.floor == floor:
                 return found
-            # How many people are below this floor was not counted then.
+            # The number of people below this floor was not counted at the time.
             kept_by_all = found.l is None or found.l >= floor
             exposed = found.exposed if found.promised else 0
             if found.difference is not None and found.difference < floor:
@@ -146,11 +147,11 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
     fresh = [each for one in linked for each in one.evaluations if not each.at]
     with Ledger.open(path, write=True) as ledger:
         ledger.add_evaluations(name, fresh)
-    return Checked(population, entries, settled, tuple(linked))
+    return PopulationCheck(population, entries, settled, tuple(linked))
 
 
 def entry_document(entry: Entry) -> dict[str, object]:
-    """Return an entry as JSON has it, without the folder that it was written to."""
+    """Return an entry for JSON, without the folder that it was written to."""
     return {
         **{name: getattr(entry, name) for name in (*_NAMES, "rows")},
         "epsilon": None if entry.cost is None else entry.cost.epsilon,
@@ -166,7 +167,7 @@ def entry_document(entry: Entry) -> dict[str, object]:
 
 
 def overview(ledger: Ledger, population: str | None = None) -> dict[str, Any]:
-    """Return what `shoal ledger show` tells: populations, and entries with the least that is left with the others."""
+    """Return the content of `shoal ledger show`: populations, and entries with their remaining values."""
     populations = ledger.populations() if population is None else {population: ledger.find_population(population)}
     kept: Standing = standing(ledger.evaluations(population))
     entries = ledger.entries(population)
@@ -197,39 +198,34 @@ def overview(ledger: Ledger, population: str | None = None) -> dict[str, Any]:
 
 
 def export(path: Path, output: Path) -> dict[str, int]:
-    """Write a ledger to a new file, .json with everything or .csv with a line for each entry; return what it has."""
+    """Write a ledger to a new file, .json with everything or .csv with a line for each entry; return the counts."""
     if output.suffix not in (".json", ".csv"):
-        raise UsageError(f"{output.name} ends in neither .json nor .csv")
+        raise UsageError(f"{output.name} must end in .json or .csv")
     if output.exists():
         raise UsageError(f"{output} exists already; choose another file or remove it first")
     with Ledger.open(path) as ledger:
         document = overview(ledger)
         evaluations = [each.as_dict() for each in ledger.evaluations()]
-    if output.suffix == ".csv":
-        write_text(output, _lines(document["releases"]))
-    else:
+    if output.suffix == ".json":
         whole = {**document, "evaluations": evaluations}
         write_text(output, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+    else:
+        text = io.StringIO()
+        columns = ("manifest_sha256", "data_sha256", "shoal_version", "seal")
+        writer = csv.DictWriter(text, (*_NAMES, *_FIGURES, *columns), extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        for each in document["releases"]:
+            digests = {Path(name).stem: file["sha256"] for name, file in each["files"].items()}
+            listed = {
+                "guarantees": guarantees_text(each["guarantees"]),
+                "sensitive": ", ".join(each["sensitive"]),
+                "manifest_sha256": digests["manifest"],
+                "data_sha256": digests["data"],
+            }
+            writer.writerow({**each, **listed})
+        write_text(output, text.getvalue())
     return {"releases": len(document["releases"]), "evaluations": len(evaluations)}
 
 
 def guarantees_text(guarantees: list[dict[str, Any]]) -> str:
     return "; ".join(f"{each['model']} ({parameters_text(each['parameters'])})" for each in guarantees)
-
-
-def _lines(releases: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, (*_NAMES, *_FIGURES, *_DIGESTS), extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for each in releases:
-        data = next(name for name in each["files"] if name.startswith("data."))
-        writer.writerow(
-            {
-                **each,
-                "guarantees": guarantees_text(each["guarantees"]),
-                "sensitive": ", ".join(each["sensitive"]),
-                "manifest_sha256": each["files"]["manifest.json"]["sha256"],
-                "data_sha256": each["files"][data]["sha256"],
-            }
-        )
-    return text.getvalue()

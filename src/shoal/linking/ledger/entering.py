@@ -1,4 +1,4 @@
-"""Entering a release, new or made before: linked with all earlier ones, written down, and described in words."""
+"""Entering a release, new or existing: linking it with all earlier ones, recording it, and describing the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.core.progress import Progress
 from shoal.core.results import UNLINKED, Finding
 from shoal.core.wording import count_noun, join_words
 from shoal.linking.ledger.book import NEW, Entered, Ledger, Seen
-from shoal.linking.ledger.evaluating import AttributeLinkage, Held, Question, evaluate
+from shoal.linking.ledger.evaluating import AttributeLinkage, LinkedRelease, Question, evaluate
 from shoal.linking.ledger.records import (
     EVERYBODY,
     Entry,
@@ -36,17 +36,17 @@ from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify
 
 _ATTEMPTS = 20  # to write an entry while others write theirs
-MOST_TOLD = 3  # sets of releases in a message; --json has all
+MOST_SETS = 3  # that a message describes; --json has all
 
 
 def check_ledger(options: LedgerOptions, destination: Path | None) -> None:
     """Raise before work begins if a release could not be entered."""
     if destination is None:
-        raise UsageError("a ledger is for releases that are written; give a folder for this one, or no ledger")
+        raise UsageError("a ledger is for releases that are written to a folder; give a folder, or no ledger")
     if _absent(options.path):
         parent = options.path.absolute().parent
         if not parent.is_dir() or not os.access(parent, os.W_OK):
-            raise UsageError(f"cannot make the ledger {options.path}: its folder is not there, or not to be written to")
+            raise UsageError(f"cannot make the ledger {options.path}: its folder is not there or is not writable")
         return
     with Ledger.open(options.path, write=True) as ledger:
         _find_limits(options, ledger.look_at(ledger.choose(options.population)))
@@ -57,10 +57,10 @@ def enter_verified(
 ) -> Entered:
     """Link a verified release, which waits at *public*, with the earlier ones about its population, and enter it.
 
-    *people* are the rows that it was made of. If any set of releases that it is in leaves less to anybody than the
-    floor or its promises, or cannot be linked, or if it costs more than the budget has left, it is refused, or entered
-    with a warning where the ledger or the options say so. The context that comes back must hold the moving to
-    *destination*.
+    *people* are the rows that it was made of. The release is refused if a set of releases with it leaves any person
+    fewer values than the floor, violates its guarantees or cannot be linked, or if it exceeds the budget. The ledger or
+    the options may replace the refusal by a warning. The caller must move the release to *destination* within the
+    returned context.
     """
     try:
         release = read_release(NEW, public, Terms.of(policy, options.same_as))
@@ -72,9 +72,14 @@ def enter_verified(
 
 
 def enter(
-    options: LedgerOptions, release: Held, destination: Path, people: Source | None, origin: Origin, progress: Progress
+    options: LedgerOptions,
+    release: LinkedRelease,
+    destination: Path,
+    people: Source | None,
+    origin: Origin,
+    progress: Progress,
 ) -> Entered:
-    """Enter a release; one that was *added* exists already and is not refused."""
+    """Enter a release; an existing one, which was *added*, is not refused."""
     packed = Packed.of(release.folder)
     cost = read_form(release.manifest).cost
     sensitive = release.manifest.names("sensitive")
@@ -102,23 +107,30 @@ def enter(
             failing = [*_failures(linked, earlier, "would" if refuses else "can"), *over]
             if failing and refuses:
                 raise UnreachableError(refusal(failing, linked, earlier, seen.name))
-            said = [f"below what the ledger asks for: {each}" for each in failing] + notes(seen.name, known, sensitive)
+            warnings = [f"below the ledger's limits: {each}" for each in failing]
+            if known and seen.name not in known:
+                nearest = did_you_mean(seen.name, known)
+                warnings.append(f"{seen.name!r} is a new population, which is linked with no earlier release{nearest}")
+            if not sensitive:
+                warnings.append("the release has no sensitive attribute, so only class sizes and tokens were compared")
             evaluations = [each for one in linked for each in one.evaluations]
             with Ledger.open(options.path, create=True) as ledger:
                 entry = ledger.enter(draft, packed, seen, limits, evaluations)
             if entry is not None:
                 evidence = _evidence(entry, limits, linked, earlier, spending)
-                return Entered(options.path, entry, said, evidence, find_unlinked(linked, earlier))
+                return Entered(options.path, entry, warnings, evidence, find_unlinked(linked, earlier))
     raise UsageError(f"other runs keep writing to {options.path}; try again")
 
 
 def _absent(path: Path) -> bool:
-    """Whether there is no ledger yet, or one that another run is about to make."""
+    """Whether the ledger does not exist, or another run is about to create it."""
     return not path.exists() or (path.is_file() and path.stat().st_size == 0)
 
 
-def _look(options: LedgerOptions, unpacked: UnpackedReleases) -> tuple[Seen, list[str], list[Entry], list[Held]]:
-    """Return the population as it is now, the names of all, and its releases."""
+def _look(
+    options: LedgerOptions, unpacked: UnpackedReleases
+) -> tuple[Seen, list[str], list[Entry], list[LinkedRelease]]:
+    """Return the present state of the population, the names of all populations, and its releases."""
     if _absent(options.path):
         return Seen(options.population or EVERYBODY, (), None), [], [], []
     with Ledger.open(options.path, write=True) as ledger:
@@ -128,7 +140,7 @@ def _look(options: LedgerOptions, unpacked: UnpackedReleases) -> tuple[Seen, lis
 
 
 def _find_limits(options: LedgerOptions, seen: Seen) -> Limits:
-    """Return what a release is held to: the limits of the population, with a floor that may be raised."""
+    """Return the limits of the population, with a floor that the options may raise."""
     limits = seen.limits or Limits()
     if options.floor is None:
         return limits
@@ -143,7 +155,6 @@ def _find_limits(options: LedgerOptions, seen: Seen) -> Limits:
 def _evidence(
     entry: Entry, limits: Limits, linked: list[AttributeLinkage], earlier: list[Entry], spending: Spending
 ) -> dict[str, object]:
-    """Return what the evidence says of the ledger."""
     numbered = [
         replace(one, evaluations=tuple(each.renumber(entry.number) for each in one.evaluations)) for one in linked
     ]
@@ -161,11 +172,11 @@ def _evidence(
 
 
 class UnpackedReleases:
-    """A folder that only its owner can read, with the public files of the releases that were asked for."""
+    """A private temporary folder with the public files of releases."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: dict[int, Held] = {}
+        self._read: dict[int, LinkedRelease] = {}
 
     @classmethod
     @contextmanager
@@ -173,37 +184,35 @@ class UnpackedReleases:
         with tempfile.TemporaryDirectory(prefix="shoal-ledger-") as folder:
             yield cls(Path(folder))
 
-    def read(self, ledger: Ledger, entries: Sequence[Entry]) -> list[Held]:
-        """Return those that are linked, each unpacked once: what is differentially private is added up instead."""
+    def read(self, ledger: Ledger, entries: Sequence[Entry]) -> list[LinkedRelease]:
+        """Return the releases that are linked, each unpacked once; differentially private ones are not linked."""
         linked = [entry for entry in entries if entry.cost is None]
         for entry in linked:
-            if entry.number not in self._held:
+            if entry.number not in self._read:
                 folder = self._folder / str(entry.number)
                 try:
                     folder.mkdir()
                     ledger.unpack(entry, folder)
                 except OSError as error:
                     raise UsageError(f"cannot unpack a release of the ledger: {error.strerror}") from None
-                self._held[entry.number] = read_release(entry.number, folder, entry.terms)
-        return [self._held[entry.number] for entry in linked]
+                self._read[entry.number] = read_release(entry.number, folder, entry.terms)
+        return [self._read[entry.number] for entry in linked]
 
 
-def read_release(number: int, public: Path, terms: Terms) -> Held:
-    """Return a public folder as a release to be linked."""
+def read_release(number: int, public: Path, terms: Terms) -> LinkedRelease:
     found = find_release(public)
     if found is None:
         raise InputError(f"{public} is not a release: it has no manifest.json")
-    place, manifest = found
-    return Held(number, place, manifest, terms)
+    return LinkedRelease(number, *found, terms)
 
 
 def add(
     options: LedgerOptions, folder: Path, source: Path | None, progress: Progress, policy: Path | None = None
 ) -> Entered:
-    """Verify a release and enter it as published; nothing can refuse what is out already.
+    """Verify a release and enter it as published; it exists already, so it is not refused.
 
-    With its *source* the release is verified against it, and linked for its rows. A *policy* says what its columns are
-    the same as, and what is accepted.
+    With its *source*, the release is verified against it, and linked for its rows. A *policy* has the earlier names of
+    its columns, and accepted findings.
     """
     if not folder.is_dir():
         raise InputError(f"there is no release {folder}")
@@ -213,35 +222,29 @@ def add(
     verification = verify(release.folder, source=people, progress=progress)
     if not verification.verified:
         raise VerificationError("the release was not entered: " + "; ".join(verification.objections))
-    _refuse_known(options, release.folder)
+    if options.path.exists():
+        files = digest_files(release.folder)
+        with Ledger.open(options.path) as ledger:
+            for entry in ledger.entries(ledger.choose(options.population)):
+                if entry.counts and entry.files == files and entry.recipient == options.recipient:
+                    raise UsageError(f"the release is in the ledger already, as number {entry.number}")
     home = release.folder.parent if release.folder.name == PUBLIC else release.folder
     entered = enter(options, release, home, people, "added", progress)
     with entered:
         return entered
 
 
-def _refuse_known(options: LedgerOptions, public: Path) -> None:
-    """Raise if the same files were entered for the same recipient."""
-    if not options.path.exists():
-        return
-    files = digest_files(public)
-    with Ledger.open(options.path) as ledger:
-        population = ledger.choose(options.population)
-        for entry in ledger.entries(population):
-            if entry.counts and entry.files == files and entry.recipient == options.recipient:
-                raise UsageError(f"the release is in the ledger already, as number {entry.number}")
-
-
 def refusal(said: Sequence[str], linked: Sequence[AttributeLinkage], earlier: Sequence[Entry], population: str) -> str:
-    """Say why a release was not published, and what to do."""
-    blamed = {number for one in linked for each in one.failing for number in each.releases}
+    """Return the message about a refused release: the reasons, and what to do."""
+    failing = [each for one in linked for each in one.failing]
+    blamed = {number for each in failing for number in each.releases}
     unfinished = [entry.number for entry in earlier if entry.status == "unfinished" and entry.number in blamed]
     fixes = []
-    if any(each.leaves_little for one in linked for each in one.failing):
+    if any(each.leaves_little for each in failing):
         fixes.append("publish coarser classes (other attributes or taxonomies, a higher l or k)")
-    if any(each.unlinked for one in linked for each in one.failing):
+    if any(each.unlinked for each in failing):
         fixes.append(
-            "say in the policy what an attribute was called before (same_as), or accept there that it is not linked "
+            "give the earlier name of an attribute in the policy (same_as), or accept there that it is not linked "
             f"(finding {UNLINKED} about the column, or about none for class sizes, with a reason)"
         )
     if not linked:
@@ -249,31 +252,20 @@ def refusal(said: Sequence[str], linked: Sequence[AttributeLinkage], earlier: Se
     more = ""
     if unfinished:
         names = join_words([str(number) for number in unfinished])
-        more = f"; if {names} never was published, `shoal ledger strike` takes it out"
-    first, *rest = [*fixes, "publish it all the same with --warn"]
+        more = f"; if {names} never was published, `shoal ledger strike` removes it"
+    first, *rest = [*fixes, "publish it nevertheless with --warn"]
     return (
         f"nothing was published: {'; '.join(said)}. {'; '.join([first[0].upper() + first[1:], *rest])}; the floor of "
         f"{population!r} is changed by `shoal ledger floor`{more}"
     )
 
 
-def notes(population: str, known: Sequence[str], sensitive: Sequence[str]) -> list[str]:
-    """Say what may be a mistake: a new population, or nothing to link."""
-    said = []
-    if known and population not in known:
-        nearest = did_you_mean(population, known)
-        said.append(f"{population!r} is a new population, which is linked with no earlier release{nearest}")
-    if not sensitive:
-        said.append("the release has no sensitive attribute, so only class sizes and tokens were compared")
-    return said
-
-
 def find_unlinked(linked: Sequence[AttributeLinkage], earlier: Sequence[Entry]) -> tuple[Finding, ...]:
-    """Return what could not be linked as findings, one for each sensitive column."""
+    """Return the sets that could not be linked as findings, one for each sensitive column."""
     found = []
     for one in linked:
         pairs = [each for each in one.evaluations if each.unlinked and len(each.releases) == 2]
-        said = "; ".join(describe_set(each, _name_releases(each, earlier)) for each in pairs[:MOST_TOLD])
+        said = "; ".join(describe_set(each, _name_releases(each, earlier)) for each in pairs[:MOST_SETS])
         about = (one.column,) if one.column else ()
         text = f"Earlier releases and this one together may disclose {one.column or 'who a record belongs to'}: {said}."
         fix = "Give the column's earlier name (same_as), write values in the same way, or leave the column out."
@@ -283,18 +275,18 @@ def find_unlinked(linked: Sequence[AttributeLinkage], earlier: Sequence[Entry]) 
 
 
 def least_failing(linked: AttributeLinkage) -> list[Evaluation]:
-    """Return the sets that leave too little without any smaller one doing so: the others follow from them."""
+    """Return the failing sets without a smaller failing set: the others follow from them."""
     failing = linked.failing
     return [each for each in failing if not any({*other.releases} < {*each.releases} for other in failing)]
 
 
 def describe_set(each: Evaluation, named: str, verb: str = "can") -> str:
-    """Say what one set of releases leaves."""
+    """Describe the values that one set of releases leaves."""
     said = []
     if each.problem is not None:
         said.append(f"cannot be linked: {each.problem}")
     elif each.l is None:
-        said.append("nobody can be in all of them; if they are about the same people, values are written differently")
+        said.append("no one can be in all of them; if they are about the same people, values are written differently")
     most = "" if each.basis != "classes" else "up to "
     if not each.sensitive and each.l is not None:
         alone = f", {each.alone:,} of them alone" if each.alone else ""
@@ -308,8 +300,8 @@ def describe_set(each: Evaluation, named: str, verb: str = "can") -> str:
         said.append(f"{who} of {each.people:,} people {verb} be left with {values}, {least}")
     if each.unkept:
         said.append(
-            f"{most}{each.unkept:,} of {each.people:,} people {verb} be believed to have one value of "
-            f"{each.sensitive!r} with up to {each.belief:.2f}, where {each.promised} was promised"
+            f"for {most}{each.unkept:,} of {each.people:,} people the probability of one value of {each.sensitive!r} "
+            f"{verb} be up to {each.belief:.2f}, although {each.promised} is guaranteed"
         )
     if each.exposed:
         who, least = count_noun(each.exposed, "person", "people"), count_noun(each.difference or 0, "value")
@@ -318,23 +310,23 @@ def describe_set(each: Evaluation, named: str, verb: str = "can") -> str:
             f"{each.sensitive!r}"
         )
     if not said:
-        said.append(f"everybody is left with at least {count_noun(each.l or 0, 'value')} of {each.sensitive!r}")
+        said.append(f"all people are left with at least {count_noun(each.l or 0, 'value')} of {each.sensitive!r}")
     joint = " " if each.problem is not None else ": "
     return f"{named}{joint}{'; '.join(said)}"
 
 
 def _failures(linked: Sequence[AttributeLinkage], earlier: Sequence[Entry], verb: str) -> list[str]:
-    """Say of every attribute which sets fail: those none of whose smaller sets does."""
+    """Describe the failing sets of every attribute that have no smaller failing set."""
     said = []
     for one in linked:
         least = least_failing(one)
         stated = []
-        for each in least[:MOST_TOLD]:
+        for each in least[:MOST_SETS]:
             alone = each.releases == (NEW,)
             named = "by itself" if alone else f"together with {_name_releases(each, earlier)}"
             stated.append(describe_set(each, named, verb))
-        if len(least) > MOST_TOLD:
-            stated.append(f"and {len(least) - MOST_TOLD} more sets of releases")
+        if len(least) > MOST_SETS:
+            stated.append(f"and {len(least) - MOST_SETS} more sets of releases")
         if one.below > max((each.below or 0 for each in least), default=0):
             stated.append(f"{one.below:,} of {one.people:,} people in all")
         said += ["; ".join(stated)] if stated else []

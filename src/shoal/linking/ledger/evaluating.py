@@ -1,8 +1,8 @@
-"""What sets of releases leave: for given people exactly, without them for whoever can be."""
+"""Evaluating sets of releases: exactly for given people, or by classes for any people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -10,31 +10,30 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.errors import InputError, ShoalError, UsageError
+from shoal.core.errors import InputError, ShoalError
 from shoal.core.progress import Progress, Step
 from shoal.core.wording import join_words
-from shoal.linking.beliefs import DISTINCT, BeliefJudge, Promised
-from shoal.linking.ledger.comparing import OccupiedClasses, count_sharing, subtract_classes
+from shoal.linking.beliefs import DISTINCT, BeliefJudge, Promise
+from shoal.linking.ledger.comparing import LeftToPeople, OccupiedClasses, Set, count_sharing, subtract_classes
 from shoal.linking.ledger.records import Basis, Evaluation, Terms
 from shoal.linking.linkable import Linkable
 from shoal.linking.linking import judge_classes, link_classes
 from shoal.linking.reading import explain_changes, find_common_tokens, read_linkables
-from shoal.linking.space import Candidacy, Space, fold_name
+from shoal.linking.space import Space, fold_name
 from shoal.manifest import Manifest
 from shoal.release.forms.base import read_form
 from shoal.release.published import encode_column, read_columns
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 
-EXHAUSTIVE = 7  # of so many releases, every set is looked at
-PEOPLE = ""  # in place of a sensitive attribute: how many people share their classes
+EXHAUSTIVE = 7  # largest number of releases of which all sets are evaluated
+PEOPLE = ""  # replaces a sensitive attribute in evaluations of how many people share their classes
 _SIZES = ("k-anonymity", "alpha-k-anonymity", "k-delta-anonymity")  # models that guarantee a class size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """A release that can be read: its number, its public folder, its manifest, and what its owner said of it."""
+class LinkedRelease:
+    """A release that can be read: its number, its public folder, its manifest, and its owner's statements."""
 
     number: int
     folder: Path
@@ -42,14 +41,14 @@ class Held:
     terms: Terms = field(default_factory=Terms)
 
     def names(self, *roles: str) -> dict[str, str]:
-        """Return the columns, of some roles or all, by the normal form of what the population's releases call them."""
+        """Return the columns, of some roles or all, by the normal form of their names in the population's releases."""
         found: dict[str, str] = {}
         for name in self.manifest.names(*roles):
             form = fold_name(self.terms.same_as.get(name, name))
             if form in found:
                 raise InputError(
                     f"the columns {found[form]!r} and {name!r} have one name to a ledger; rename one of them in the "
-                    "table, or leave it out"
+                    "table, or drop it"
                 )
             found[form] = name
         return found
@@ -61,21 +60,21 @@ class Held:
         return max(sizes) if sizes and read_form(self.manifest).whole_records else None
 
     def accepts(self, sensitive: str) -> str | None:
-        """Return why its owner accepts that it is not linked by a column, or by people; None: nobody does."""
+        """Return why its owner accepts that it is not linked by a column, or by people; None if not accepted."""
         reasons = {fold_name(self.terms.same_as.get(name, name)): why for name, why in self.terms.accepted.items()}
         return reasons.get(sensitive)
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeLinkage:
-    """What was found of one sensitive attribute.
+    """The evaluations for one sensitive attribute.
 
-    ``below`` counts people who are below the floor by any set of releases, as far as they were counted. If the answer
-    is not ``complete``, sets of more than three releases, but for all together, were not looked at.
+    ``below`` counts people who are below the floor by any set of releases, as far as they were counted. If the result
+    is not ``complete``, only sets of up to three releases, and all releases together, were evaluated.
     """
 
     sensitive: str
-    column: str  # what the newest release calls it
+    column: str  # its name in the newest release
     evaluations: tuple[Evaluation, ...]
     people: int
     below: int
@@ -83,13 +82,13 @@ class AttributeLinkage:
 
     @property
     def failing(self) -> list[Evaluation]:
-        """The sets that leave too little or are not known not to, worst first."""
+        """The sets that violate a limit or could not be linked, worst first."""
         worst = sorted(self.evaluations, key=lambda each: (each.problem is not None, each.l or 0, len(each.releases)))
         return [each for each in worst if each.fails]
 
     @property
     def l(self) -> int | None:  # noqa: E743
-        """The least that any set leaves to anybody."""
+        """The minimum number of values that any set leaves to a person."""
         return min((each.l for each in self.evaluations if each.l is not None), default=None)
 
     def as_dict(self) -> dict[str, object]:
@@ -105,13 +104,13 @@ class AttributeLinkage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """Releases about one population, of which sets are to be looked at.
+    """Releases about one population whose sets are to be evaluated.
 
-    With *newest* only sets that have it; *people* are rows of its source, or of a table of people. Sets for which
-    *known* answers are not looked at again. The newest comes last.
+    With *newest*, only sets that contain it are. *people* are rows of its source, or of a table of people. Sets with a
+    *known* evaluation are not evaluated again. The newest release is the last one.
     """
 
-    releases: Sequence[Held]
+    releases: Sequence[LinkedRelease]
     floor: int
     newest: int | None = None
     people: Source | None = None
@@ -123,16 +122,16 @@ class Question:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns of the people by the normal form of what releases call them."""
+        """The columns of the people by the normal form of their names in releases."""
         same_as = self.releases[-1].terms.same_as if self.newest is not None else {}
         names = () if self.people is None else self.people.schema.names
         return {fold_name(same_as.get(name, name)): name for name in names}
 
 
 def evaluate(question: Question, progress: Progress) -> list[AttributeLinkage]:
-    """Look at every set of releases that has a sensitive attribute in common, attribute by attribute.
+    """Evaluate every set of releases that has a sensitive attribute in common, attribute by attribute.
 
-    An attribute that is quasi in one of the releases is taken as known in all of them.
+    An attribute that is quasi in one of the releases is assumed to be known in all of them.
     """
     quasi = {form for each in question.releases for form in each.names("quasi")}
     newest = [each for each in question.releases if each.number == question.newest] or question.releases
@@ -164,10 +163,10 @@ def _find_tokens(question: Question) -> list[AttributeLinkage]:
 
 
 class _OneAttribute:
-    """The evaluation of all sets for one sensitive attribute, which is known by its normal form."""
+    """The evaluation of all sets for one sensitive attribute, given by its normal form."""
 
     smallest = 1  # releases of a set
-    searches = True  # whether the set that leaves least is found among all
+    searches = True  # whether to search the worst of all sets
 
     def __init__(self, question: Question, sensitive: str, quasi: set[str], step: Step) -> None:
         self._question, self._form, self._step = question, sensitive, step
@@ -179,25 +178,25 @@ class _OneAttribute:
         self._members = {number: each for number, each in by_number.items() if self._has(each)}
         self._told = {number: quasi & {*each.names("quasi", "insensitive")} for number, each in self._members.items()}
         self._read: dict[int, Linkable] = {}
-        self._promised: dict[int, list[Promised]] = {}
+        self._promised: dict[int, list[Promise]] = {}
         self._unread: dict[int, str] = {}
-        self._partly: dict[int, str] = {}  # which of its quasi-identifiers are not looked at
+        self._partly: dict[int, str] = {}  # its quasi-identifiers that are not used
         otherwise = _find_other_groups(sorted(self._members.values(), key=lambda each: each.number != question.newest))
         for number, each in self._members.items():
             if number in otherwise:
-                self._unread[number] = "items are in other groups, so that nobody would be found"
+                self._unread[number] = "items are in other groups, so people would not be found"
                 continue
             try:
                 self._read_release(each)
-            except ShoalError as error:  # said without the folder where it lies for the time being
+            except ShoalError as error:  # without the temporary folder in its message
                 named = f"release {each.number}" if each.number else "this release"
                 self._unread[number] = str(error).replace(str(each.folder), named)
 
-    def _has(self, each: Held) -> bool:
+    def _has(self, each: LinkedRelease) -> bool:
         return self._form in each.names("sensitive")
 
-    def _read_release(self, each: Held) -> None:
-        """Read a release as far as it can be: without quasi-identifiers that were changed."""
+    def _read_release(self, each: LinkedRelease) -> None:
+        """Read a release as far as possible: without quasi-identifiers that were changed."""
         own = {name: form for form, name in each.names().items() if form in self._told[each.number]}
         changed = explain_changes(each.manifest, own)
         if changed:
@@ -206,7 +205,7 @@ class _OneAttribute:
         column = self._columns.get(each.number, PEOPLE)
         (linkable,), _ = read_linkables([each.folder], sensitive=column, known=lambda _: known)
         columns = tuple(replace(one, name=own[one.name]) for one in linkable.columns)
-        self._promised[each.number] = Promised.read(each.manifest, column) if column else []
+        self._promised[each.number] = Promise.read(each.manifest, column) if column else []
         self._read[each.number] = replace(linkable, columns=columns)
 
     def link(self) -> AttributeLinkage:
@@ -217,7 +216,7 @@ class _OneAttribute:
         answers = {chosen: question.known(self._sensitive, chosen, self._attributes(chosen)) for chosen in sets}
         found = [answer for answer in answers.values() if answer is not None]
         by_people = []
-        # Where the table of people lacks an attribute by which somebody could be found, too much would seem to be left.
+        # If the table of people lacks an attribute of the adversary, too many values would seem to remain.
         for chosen in (chosen for chosen, answer in answers.items() if answer is None):
             if unread := [self._unread[number] for number in chosen if number in self._unread]:
                 if len(chosen) > 1:
@@ -241,15 +240,18 @@ class _OneAttribute:
         return AttributeLinkage(self._sensitive, column, tuple(found), people, below, complete)
 
     def _attributes(self, chosen: Set) -> set[str]:
-        """Return what somebody may know of people in a set of releases, as far as it is looked at."""
+        """Return the attributes of people that an adversary may know in a set of releases, as far as they are used."""
         read = [self._read[number] for number in chosen if number in self._read]
         return {column.name for each in read for column in each.columns}
 
     def _for_people(self, sets: Sequence[Set]) -> tuple[list[Evaluation], int, set[int]]:
-        """Evaluate sets for the people; also how many are below by any set, and among which releases."""
+        """Evaluate sets for the people.
+
+        Also count people below the floor by any set, and return the releases covered.
+        """
         question = self._question
         if question.people is None:
-            raise TypeError("there are no people")
+            raise TypeError("no people were given")
         numbers = tuple(number for number in self._read if any(number in chosen for chosen in sets))
         try:
             space = Space.of([self._read[number] for number in numbers], fold=True)
@@ -273,7 +275,6 @@ class _OneAttribute:
         return found, 0 if anyset is None else anyset.below, {*numbers}
 
     def _for_set(self, chosen: Set, left: LeftToPeople, space: Space) -> Evaluation:
-        """Evaluate one set for the people."""
         least, linked, low = left.count(chosen, self._question.floor)
         places = left.find_places(chosen)
         answer = self._evaluation(chosen, self._question.basis, least, left.people, linked, low)
@@ -289,13 +290,13 @@ class _OneAttribute:
         (place,) = left.find_places((number,))
         return OccupiedClasses.of(left.found[place], space.releases[place], self._read[number].records, left.rows)
 
-    def _list_promises(self, chosen: Set, *, shares: bool = False) -> list[Promised]:
-        """Return what releases promise about the attribute's values, or only what they promise about shares."""
+    def _list_promises(self, chosen: Set, *, shares: bool = False) -> list[Promise]:
+        """Return the guarantees of releases about the attribute's values, or only the ones about shares."""
         promised = [one for number in chosen for one in self._promised.get(number, ())]
         return [one for one in promised if not shares or one.model.name != DISTINCT]
 
     def _for_classes(self, chosen: Set) -> Evaluation:
-        """Evaluate a set for whoever can be."""
+        """Evaluate a set for all possible people."""
         linkables = [self._read[number] for number in chosen]
         self._step.advance(1)
         n_rows = min(each.n_rows for each in linkables)
@@ -309,7 +310,7 @@ class _OneAttribute:
             else:
                 try:
                     found = link_classes(space, linkables, floor)
-                except InputError:  # nobody can be in all of them
+                except InputError:  # no person can be in all of them
                     return self._evaluation(chosen, "classes", None, n_rows, 0, 0)
                 counts = found["people"], found["people_linked"], found["people_below"]
                 answer = self._evaluation(chosen, "classes", found["l"], *counts, exact=found["exact"])
@@ -320,7 +321,7 @@ class _OneAttribute:
     def _believe(
         self, answer: Evaluation, space: Space, places: Sequence[int], judge: Callable[[BeliefJudge], tuple[int, float]]
     ) -> Evaluation:
-        """Add to an answer whether beliefs keep what any of the releases promises about shares."""
+        """Add to an evaluation whether beliefs satisfy the releases' guarantees about shares."""
         promised = self._list_promises(answer.releases, shares=True)
         if not promised or not answer.linked:
             return answer
@@ -342,12 +343,12 @@ class _OneAttribute:
         return self._accept(replace(self._evaluation(chosen, basis, None, 0, 0, 0, exact=False), problem=reason))
 
     def _accept(self, found: Evaluation) -> Evaluation:
-        """Note why the owner of the set's newest release accepts that it is not linked, if it is not."""
+        """Add why the owner of the set's newest release accepts that it is not linked, if so."""
         newest = next(each for each in self._question.releases if each.number == found.releases[-1])
         return replace(found, accepted=newest.accepts(self._form) if found.unlinked else None)
 
     def _find_unlinked(self) -> list[tuple[Set, str]]:
-        """Return the pairs in which another release may give the attribute away without being linked, and why."""
+        """Return the pairs in which another release may reveal the attribute without being linked, and why."""
         found: list[tuple[Set, str]] = []
         for first, second in combinations(self._question.releases, 2):
             pair = first.number, second.number
@@ -357,7 +358,7 @@ class _OneAttribute:
             (member,) = members
             other = second if member is first else first
             if other.number in self._columns:
-                reason = f"{self._sensitive!r} is sensitive in one release, and published as something else in another"
+                reason = f"{self._sensitive!r} is sensitive in one release, and has another role in the other"
                 found.append((pair, reason))
             elif member is second and (lacking := other.names("sensitive").keys() - member.names("sensitive").keys()):
                 names = join_words([repr(other.names()[form]) for form in sorted(lacking)])
@@ -371,7 +372,7 @@ class _JointClasses(_OneAttribute):
     smallest = 2
     searches = False
 
-    def _has(self, each: Held) -> bool:
+    def _has(self, each: LinkedRelease) -> bool:
         return each.k is not None
 
     def _find_unlinked(self) -> list[tuple[Set, str]]:
@@ -404,8 +405,8 @@ class _JointClasses(_OneAttribute):
         return replace(answer, floor=k, joined=tuple(columns), alone=alone)
 
 
-def _find_other_groups(releases: Sequence[Held]) -> set[int]:
-    """Return the releases that have the items of a column in other groups than the first one that has it."""
+def _find_other_groups(releases: Sequence[LinkedRelease]) -> set[int]:
+    """Return the releases in which the items of a column have other groups than in the first one with the column."""
     groups: dict[str, object] = {}
     return {
         each.number
@@ -416,7 +417,7 @@ def _find_other_groups(releases: Sequence[Held]) -> set[int]:
 
 
 def sets_among(releases: Sequence[int], newest: int | None = None) -> list[Set]:
-    """Return all sets of releases, or of many those of up to three, and all together; only those with the *newest*.
+    """Return all sets of releases or, of many, sets of up to three and the whole; only sets with the *newest*.
 
     >>> sets_among([1, 2]), sets_among([1, 2, 3], 3)
     ([(1,), (2,), (1, 2)], [(3,), (1, 3), (2, 3), (1, 2, 3)])
@@ -428,146 +429,5 @@ def sets_among(releases: Sequence[int], newest: int | None = None) -> list[Set]:
 
 
 def is_complete(n_releases: int) -> bool:
-    """Whether every set of so many releases is looked at."""
+    """Whether all sets of that many releases are evaluated."""
     return n_releases <= EXHAUSTIVE
-
-
-_MOST_WORDS = 2**27
-Set = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Anyset:
-    """The least that any set of releases leaves to anybody, whichever set it is."""
-
-    l: int
-    below: int  # people
-    worst: Set  # a set that leaves l, none of whose releases could be missing
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LeftToPeople:
-    """Which sensitive values each release leaves to whom, and in which of its classes people are.
-
-    Of a set of releases those values remain that all of them leave. Somebody may be in any of the sets that leave
-    something: who has the value v is at most in the releases that leave v, and the more of them, the less remains.
-    So of all 2^n sets only one for each value need be looked at, and :meth:`anyset` knows the least of all.
-    """
-
-    numbers: Set  # (n_releases,)
-    bits: KeyArray  # (n_releases, n_queries, n_words) the values that remain
-    rows: IntArray  # (n_queries,) people with these quasi values
-    found: Sequence[Candidacy] = ()  # (n_releases,) the boxes that people may be in
-    whose: CodeArray = field(default_factory=lambda: np.empty(0, dtype=np.int32))  # (n_people,) query of each person
-
-    @classmethod
-    def of(cls, numbers: Set, space: Space, people: Source, columns_of: Mapping[str, str]) -> LeftToPeople:
-        """Look up the quasi values of all people in each release."""
-        queries, whose = space.queries_of(people, columns_of)
-        n_words = -(-len(space.values) // 64)
-        if len(numbers) * len(queries) * n_words > _MOST_WORDS:
-            raise UsageError("the releases have too many values, or there are too many people, to link them all")
-        bits = np.zeros((len(numbers), len(queries), n_words), dtype=np.uint64)
-
-        def keep(block: slice, sums: list[IntArray]) -> None:
-            for place, counts in enumerate(sums):
-                packed = np.packbits(counts > 0, axis=1, bitorder="little")  # (n_block, n_bytes)
-                bits[place, block].view(np.uint8)[:, : packed.shape[1]] = packed
-
-        found = space.look_up_all(space.make_lookups(), queries, keep)
-        rows = np.bincount(whose, minlength=len(queries)).astype(np.int64)
-        return cls(numbers, bits, rows, found, whose)
-
-    @property
-    def people(self) -> int:
-        return int(self.rows.sum())
-
-    def remaining(self, chosen: Set) -> IntArray:
-        """(n_queries,) how many values a set of releases leaves; 0 to those who cannot be in all of them."""
-        return count_bits(np.bitwise_and.reduce(self.bits[self.find_places(chosen)], axis=0))
-
-    def find_places(self, chosen: Set) -> list[int]:
-        return [self.numbers.index(number) for number in chosen]
-
-    def count(self, chosen: Set, floor: int) -> tuple[int | None, int, int]:
-        """Return the least that a set leaves to anybody, how many people can be in it, and how many are below."""
-        left = self.remaining(chosen)
-        linked = left > 0
-        least = int(left[linked].min()) if linked.any() else None
-        return least, int(self.rows[linked].sum()), int(self.rows[linked & (left < floor)].sum())
-
-    def judge(self, space: Space, chosen: Set, judge: BeliefJudge) -> tuple[int, float]:
-        """Return to how many people a set keeps no promise, and the largest belief.
-
-        People of whom several classes are the most specific are in their union. A class with more or fewer records than
-        there are people for it has others than these: so many of those who seem to share classes may not.
-        """
-        places, some = self.find_places(chosen), np.flatnonzero(self.remaining(chosen) > 0)
-        releases = [(space.releases[place], self.found[place]) for place in places]
-        unions = [own.number_unions(each.owner) for each, own in releases]
-        group, first = number_rows([union[some] for union in unions], len(some))
-        sharing = np.bincount(group, weights=self.rows[some]).astype(np.int64)
-        example = some[first]
-        people = np.stack([np.bincount(union, weights=self.rows)[union[example]] for union in unions]).astype(np.int64)
-        unkept, belief = 0, 0.0
-        for block in space.blocks(len(example)):
-            left = np.stack(
-                [own.count_values(each.histograms, example[block], len(space.values)) for each, own in releases]
-            )
-            others, most = np.abs(people[:, block] - left.sum(axis=2)).sum(axis=0), sharing[block]
-            same = (people[:, block] == most).all(axis=0) & (left == left[0]).all(axis=(0, 2))  # nothing is added
-            fewest, most = (np.where(same, left[0].sum(axis=1), n) for n in (np.maximum(most - others, 1), most))
-            kept, largest = judge.judge(left, fewest, most)
-            unkept += int(sharing[block][~kept].sum())
-            belief = max(belief, float(largest.max()))
-        return unkept, belief
-
-    def anyset(self, floor: int, newest: int | None = None) -> Anyset | None:
-        """Return the least of all sets, of those with *newest* if it is given; None if nobody is in any release."""
-        start = np.bitwise_or.reduce(self.bits, axis=0) if newest is None else self.bits[self.numbers.index(newest)]
-        if not start.any():
-            return None
-        below = np.zeros(len(self.rows), dtype=np.bool_)
-        least, worst = np.iinfo(np.int64).max, (0, 0)
-        for value in range(64 * start.shape[1]):
-            queries = np.flatnonzero(_has(start, value))
-            if not len(queries):
-                continue
-            left = count_bits(self._with_value(queries, value))
-            below[queries] |= left < floor
-            place = int(left.argmin())
-            if left[place] < least:
-                least, worst = int(left[place]), (int(queries[place]), value)
-        return Anyset(least, int(self.rows[below].sum()), self._minimal_set(*worst, newest))
-
-    def _with_value(self, queries: IntArray, value: int) -> KeyArray:
-        """(n_chosen, n_words) what all releases leave together that leave this value."""
-        left = np.full((len(queries), self.bits.shape[2]), np.iinfo(np.uint64).max, dtype=np.uint64)
-        for each in self.bits:
-            own = each[queries]
-            left &= np.where(_has(own, value)[:, None], own, np.iinfo(np.uint64).max)
-        return left
-
-    def _minimal_set(self, query: int, value: int, newest: int | None) -> Set:
-        """Return releases that leave the same as all those that leave the value, none of them in vain."""
-        chosen = [place for place in range(len(self.numbers)) if _has(self.bits[place, query][None], value)[0]]
-        least = int(count_bits(np.bitwise_and.reduce(self.bits[chosen, query], axis=0)[None])[0])
-        for place in list(chosen):
-            fewer = [other for other in chosen if other != place]
-            if not fewer or self.numbers[place] == newest:
-                continue
-            if int(count_bits(np.bitwise_and.reduce(self.bits[fewer, query], axis=0)[None])[0]) == least:
-                chosen = fewer
-        return tuple(self.numbers[place] for place in chosen)
-
-
-def count_bits(bits: KeyArray) -> IntArray:
-    """(n,) how many bits the words of each row have."""
-    counts: IntArray = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
-    return counts
-
-
-def _has(bits: KeyArray, value: int) -> BoolArray:
-    """(n,) whether each row has this bit."""
-    word, place = divmod(value, 64)
-    return (bits[:, word] >> np.uint64(place)) & np.uint64(1) > 0

@@ -1,4 +1,4 @@
-"""What is in a ledger, as values: options, populations, entries with their files, and what sets of releases leave."""
+"""The records of a ledger: options, populations, entries with their files, and evaluations of sets of releases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Basis = Literal["source", "people", "classes"]
 Origin = Literal["made", "added"]
 PIECE = 2**20  # bytes of a file that are compressed together
 _LEVEL = 3
-EVERYBODY = "everybody"  # the population of ledgers in which nobody named one
+EVERYBODY = "everybody"  # the default population
 DEFAULT_FLOOR = 2
 MOST_FLOOR = 2**31
 _LONGEST = 500  # characters of a name
@@ -36,11 +36,11 @@ def now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limits(Figures):
-    """What releases about a population are held to from some time on.
+    """The limits for releases about a population from some time on.
 
-    *floor* is the fewest sensitive values that they may leave to anybody together. Differentially private ones may
-    spend *epsilon* and *delta* in all; None: a budget was not set, and the first of them has spent it. A release that
-    keeps to less is refused, or published with a warning if the ledger *warns*.
+    *floor* is the minimum number of sensitive values that releases together may leave to a person. Differentially
+    private ones may spend *epsilon* and *delta* in total; without a budget, the first of them has spent it. A release
+    that violates a limit is refused, or published with a warning if the ledger *warns*.
     """
 
     floor: int = DEFAULT_FLOOR
@@ -52,29 +52,28 @@ class Limits(Figures):
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """People about whom releases are made; *changes* has the limits that were set, those that hold last."""
+    """The people of several releases; *changes* has all limits that were set, the valid ones last."""
 
     name: str
     changes: tuple[Limits, ...]
 
     @property
     def limits(self) -> Limits:
-        """What releases are held to now."""
         return self.changes[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Spending(Figures):
-    """What the differentially private releases about a population cost together, by basic composition, exactly."""
+    """The total cost of the differentially private releases about a population, by basic composition, exactly."""
 
     epsilon: float
     delta: float
-    over: bool  # whether that is more than the budget has; if none was set, the first of them has spent it
+    over: bool  # whether it exceeds the budget; without a budget, the first release has spent it
     budget: tuple[float, float] | None
 
     @classmethod
     def of(cls, costs: Sequence[Cost | None], limits: Limits) -> Spending:
-        """Add up what releases cost, as decimal numbers."""
+        """Add up the costs of releases as decimal numbers."""
         known = [cost for cost in costs if cost is not None]
         epsilon, delta = (sum((fraction(cost[place]) for cost in known), Fraction(0)) for place in (0, 1))
         if limits.epsilon is None:
@@ -85,7 +84,7 @@ class Spending(Figures):
 
     @property
     def text(self) -> str:
-        """What is spent, beside the budget."""
+        """The cost and the budget."""
         have = "no budget was set, so the first release spent it"
         if self.budget is not None:
             have = f"the budget is epsilon {self.budget[0]:g} and delta {self.budget[1]:g}"
@@ -94,14 +93,14 @@ class Spending(Figures):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a policy says of a release that only the ledger needs."""
+    """The statements of a policy about a release that only the ledger needs."""
 
-    same_as: Mapping[str, str] = field(default_factory=dict)  # column -> what earlier releases call it
+    same_as: Mapping[str, str] = field(default_factory=dict)  # column -> its name in earlier releases
     accepted: Mapping[str, str] = field(default_factory=dict)  # column, "" for people -> why it need not be linked
 
     @classmethod
     def of(cls, policy: Policy, renamed: Mapping[str, str] | None = None) -> Terms:
-        """Read a policy; what was *renamed* beside it must be columns that it has."""
+        """Read a policy; the *renamed* columns must be in it."""
         if unknown := [name for name in renamed or {} if name not in policy.attributes]:
             hint = did_you_mean(unknown[0], policy.attributes)
             raise UsageError(f"same_as names {unknown[0]!r}, which is not a column of the release{hint}")
@@ -112,7 +111,7 @@ class Terms:
 
 
 class StoredFile(NamedTuple):
-    """A public file of a release: its size and the SHA-256 of its bytes."""
+    """The size and SHA-256 of a public file."""
 
     size: int
     sha256: str
@@ -120,7 +119,7 @@ class StoredFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A release in the ledger; one that is unfinished counts as published."""
+    """A release in the ledger; an unfinished one counts as published."""
 
     number: int
     population: str
@@ -143,12 +142,12 @@ class Entry:
 
     @property
     def counts(self) -> bool:
-        """Whether somebody may have this release."""
+        """Whether a recipient may have this release."""
         return self.status != "struck"
 
     @property
     def title(self) -> str:
-        """The release as messages name it: number, day, recipient, and whether it is known to be published."""
+        """The release in messages: number, day, recipient, and whether it is unfinished."""
         recipient = f", to {self.recipient}" if self.recipient else ""
         unfinished = ", unfinished" if self.status == "unfinished" else ""
         return f"release {self.number} ({self.at[:10]}{recipient}{unfinished})"
@@ -156,27 +155,28 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation(Figures):
-    """What a set of releases together leaves of one sensitive attribute, to whoever is in all of them.
+    """The values of one sensitive attribute that a set of releases leaves to people in all of them.
 
-    By *source* or *people* it is so for the rows of the newest release's source or of a given table, exactly; by
-    *classes* for whoever can be, and nobody is left with less. ``l`` is None if nobody can be in all of them, or if a
-    *problem* keeps it from being known. ``belief`` is the most that is believed of anybody to have one value, where
-    something is *promised* about shares; to ``unkept`` people that is not kept. Subtracting classes of one release from
-    classes of another leaves ``exposed`` people with too little, and at worst with ``difference`` values.
+    With the basis *source* or *people* it is exact for the rows of the newest release's source or of a given table;
+    with *classes* it is a lower bound for all possible people. ``l`` is None if no person can be in all of them, or if
+    a *problem* prevented the evaluation. If shares are *promised*, ``belief`` is the largest probability of one value
+    for any person, and ``unkept`` counts the people for whom the guarantee is violated. Subtracting classes of one
+    release from classes of another leaves ``exposed`` people with too few values, and ``difference`` in the worst case.
 
-    If *sensitive* is empty, ``l`` is the fewest people who share the classes of all releases, ``floor`` the size that
-    these guarantee, and ``alone`` the people who share them with no one; records were also *joined* by columns.
+    If *sensitive* is empty, ``l`` is the minimum number of people who share the classes of all releases, ``floor`` the
+    class size that these guarantee, and ``alone`` the number of people who share them with no one; records were also
+    *joined* by columns.
     """
 
     releases: tuple[int, ...]
     sensitive: str
-    attributes: tuple[str, ...]  # what somebody was taken to know of a person
+    attributes: tuple[str, ...]  # that an adversary is assumed to know
     basis: Basis
     floor: int
     l: int | None
     people: int
     linked: int
-    below: int | None  # None: at this floor it was not counted
+    below: int | None  # None: not counted for this floor
     exact: bool
     problem: str | None = None
     belief: float | None = None
@@ -186,30 +186,29 @@ class Evaluation(Figures):
     difference: int | None = None
     alone: int = 0
     joined: tuple[str, ...] = ()
-    accepted: str | None = None  # why it need not be linked
+    accepted: str | None = None  # the reason if the owner accepts that it is not linked
     at: str = ""
 
     def renumber(self, number: int) -> Evaluation:
-        """Return it with the number that the newest release has got."""
+        """Replace the provisional number of the newest release."""
         return replace(self, releases=tuple(each or number for each in self.releases))
 
     @property
     def unlinked(self) -> bool:
-        """Whether the releases could not be linked, or nobody was found in both of two."""
+        """Whether the releases could not be linked, or no person was found in both of two."""
         return self.problem is not None or (self.l is None and len(self.releases) == 2)
 
     @property
     def leaves_little(self) -> bool:
-        """Whether the set is below the floor, or does not keep what was promised."""
+        """Whether the set is below the floor, or violates a guarantee."""
         return self.unkept > 0 or self.exposed > 0 or (self.l is not None and self.l < self.floor)
 
     @property
     def fails(self) -> bool:
-        """Whether the set leaves too little, or is not known not to, which nobody accepts."""
+        """Whether the set violates a limit, or could not be linked without being accepted."""
         return self.leaves_little or (self.unlinked and self.accepted is None)
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON has it."""
         stated = Figures.as_dict(self)
         return stated | {
             f"people_{name}": stated.pop(name) for name in ("linked", "below", "unkept", "exposed", "alone")
@@ -218,14 +217,13 @@ class Evaluation(Figures):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """A public folder as a ledger keeps it."""
+    """A public folder as a ledger stores it."""
 
     files: Mapping[str, StoredFile]
     pieces: Mapping[str, Sequence[bytes]]
 
     @classmethod
     def of(cls, public: Path) -> Packed:
-        """Read all files of a public folder."""
         pieces: dict[str, list[bytes]] = {}
         for path in sorted(public.iterdir()):
             try:
@@ -242,7 +240,7 @@ def digest_files(public: Path) -> dict[str, StoredFile]:
 
 
 def same_files(public: Path, files: Mapping[str, StoredFile]) -> bool:
-    """Whether a folder has just these files, byte by byte."""
+    """Whether a folder has exactly these files."""
     try:
         return digest_files(public) == files
     except OSError:
@@ -250,14 +248,14 @@ def same_files(public: Path, files: Mapping[str, StoredFile]) -> bool:
 
 
 def unpack_file(pieces: Iterator[bytes], expected: StoredFile, path: Path) -> bool:
-    """Write a file out of its pieces; false if it does not come out as it went in."""
+    """Write a file from its pieces; return whether it has the expected digest."""
     digest, size = hashlib.sha256(), 0
     with path.open("xb") as file:
         for piece in pieces:
             reader = zlib.decompressobj()
             try:
                 content = reader.decompress(piece, PIECE)
-            except (zlib.error, TypeError):  # no bytes at all, if the database itself is spoiled
+            except (zlib.error, TypeError):  # other types occur if the database itself is damaged
                 return False
             digest.update(content)
             size += len(content)
@@ -269,9 +267,9 @@ def unpack_file(pieces: Iterator[bytes], expected: StoredFile, path: Path) -> bo
 class LedgerOptions:
     """A release is entered into the ledger at *path*, after it was linked with earlier ones about its population.
 
-    *floor* sets or raises the fewest sensitive values that releases may leave to anybody together; with *warn* a
-    release that falls below it is published all the same. Earlier releases may call columns what *same_as* says, beside
-    what the policy says of that.
+    *floor* sets or raises the number of sensitive values that releases together must leave to a person; with *warn*, a
+    release below it is published nevertheless. *same_as* has the names of columns in earlier releases, in addition to
+    the policy's.
     """
 
     path: Path
@@ -294,16 +292,16 @@ Ledgered: TypeAlias = "str | Path | LedgerOptions | None"
 
 
 def ledger_options(given: Ledgered) -> LedgerOptions | None:
-    """Return the options for a ledger that is given as a path or with options; None for none."""
+    """Return the options of a ledger that is given by its path or by options; None for None."""
     if given is None or isinstance(given, LedgerOptions):
         return given
     return LedgerOptions(Path(given))
 
 
 def check_name(what: str, name: str) -> None:
-    """Raise unless a name can be read in one line."""
+    """Raise unless a name is a single printable line."""
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST:
-        raise UsageError(f"a {what} is one line of 1 to {_LONGEST} printable characters, without space around it")
+        raise UsageError(f"a {what} is one line of 1 to {_LONGEST} printable characters, without spaces around it")
 
 
 def check_floor(floor: int) -> None:
