@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.audit.marginals import Compared, SourceTables
+from shoal.audit.marginals import ComparedColumn, SourceTables
 from shoal.manifest import describe_plain
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
@@ -113,7 +113,7 @@ def test_labels_stand_for_what_they_cover(method: str, parameters: dict[str, Any
     release = shoal.anonymize(table, policy, seed=1)
     for name, entry in release.manifest["attributes"].items():
         labels = entry.get("labels", {})
-        compared = Compared.of(name, Policy.load(policy).attributes[name].taxonomy, table.column(name))
+        compared = ComparedColumn.of(name, Policy.load(policy).attributes[name].taxonomy, table.column(name))
         lo, hi, owner = compared.find_runs(list(labels.values()))
         for place, cover in enumerate(labels.values()):
             leaves = {leaf for own in np.flatnonzero(owner == place) for leaf in range(lo[own], hi[own])}
@@ -121,7 +121,7 @@ def test_labels_stand_for_what_they_cover(method: str, parameters: dict[str, Any
             assert leaves == {leaf for leaf in range(n_leaves) if covers(compared, leaf, cover)}
 
 
-def covers(compared: Compared, leaf: int, cover: dict[str, Any]) -> bool:
+def covers(compared: ComparedColumn, leaf: int, cover: dict[str, Any]) -> bool:
     """Whether the source value of a leaf is one that a label stands for, told by its text."""
     if cover.get("any") or leaf == compared.taxonomy.missing:
         return bool(cover.get("any") or cover.get("missing"))
@@ -138,10 +138,10 @@ def covers(compared: Compared, leaf: int, cover: dict[str, Any]) -> bool:
 
 
 def test_averages_and_noise_go_to_the_nearest_value_and_tokens_to_none() -> None:
-    age = Compared.of("age", None, pa.chunked_array([[10, 20, 40]]))
+    age = ComparedColumn.of("age", None, pa.chunked_array([[10, 20, 40]]))
     assert age.find_leaves(pa.array([14.9, 15.1, -5.0, 31.0, 1e9])).tolist() == [0, 1, 0, 2, 2]
     assert age.find_leaves(pa.array(["14.9", "token", None])).tolist() == [0, age.unknown, age.unknown]
-    town = Compared.of("town", None, pa.chunked_array([["Bonn", None, "Ulm"]]))
+    town = ComparedColumn.of("town", None, pa.chunked_array([["Bonn", None, "Ulm"]]))
     assert town.find_leaves(pa.array(["Ulm", "gA7xQ", None])).tolist() == [1, town.unknown, 2]
-    cost = Compared.of("cost", None, pa.chunked_array([[0.5, 1.25, 99.75]]))
+    cost = ComparedColumn.of("cost", None, pa.chunked_array([[0.5, 1.25, 99.75]]))
     assert cost.find_leaves(pa.array([0.6, 99.0])).tolist() == [0, 1]

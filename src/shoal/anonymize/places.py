@@ -33,7 +33,7 @@ from shoal.verify.result import Verification
 if TYPE_CHECKING:
     from shoal.anonymize.run import Description
     from shoal.engines.local import KeptRows
-    from shoal.linking.ledger.book import Entered
+    from shoal.linking.ledger.book import PendingEntry
 
 
 class Place(ABC):
@@ -275,13 +275,13 @@ class Folder(Place):
         evidence["warnings"] += entry.unsettled
         return Release(manifest, evidence, self.verification, decision, folder=self._destination)
 
-    def _enter(self) -> Entered:
+    def _enter(self) -> PendingEntry:
         """Enter the verified release into the ledger, if there is one."""
-        from shoal.linking.ledger.book import Entered
+        from shoal.linking.ledger.book import PendingEntry
 
         run = self.run
         if run.options.ledger is None:
-            return Entered()
+            return PendingEntry()
         from shoal.linking.ledger.entering import enter_verified
 
         # People are looked up by their values before techniques.

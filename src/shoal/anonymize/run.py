@@ -17,7 +17,7 @@ from shoal.anonymize.opening import Options, Run, open_run
 from shoal.anonymize.places import Folder, Memory, Place
 from shoal.anonymize.refusing import refuse_open, refuse_other_release, refuse_unverified
 from shoal.audit.counting import RowCounts
-from shoal.audit.evidence import Given, build_evidence
+from shoal.audit.evidence import OriginalRisks, build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
 from shoal.audit.numbers import ChangedNumbers
@@ -215,7 +215,7 @@ def _observe(
 
 def tabulate_source(
     run: Run, publication: Publication, description: Task[Description]
-) -> tuple[Given, SourceTables | None]:
+) -> tuple[OriginalRisks, SourceTables | None]:
     """Measure the table as it was given, and tabulate the columns that are compared with published ones."""
     manifest, tables = description.result().manifest, run.options.tables
     if tables is None:
@@ -225,21 +225,21 @@ def tabulate_source(
         tables = SourceTables.of(run.policy, source, [name for name in manifest["attributes"] if name not in left_out])
     if tables is not None:
         _ = tables.reference
-    return Given.of(publication), tables
+    return OriginalRisks.of(publication), tables
 
 
 def measure(
     run: Run,
     publication: Publication,
     description: Task[Description],
-    compared: Task[tuple[Given, SourceTables | None]],
+    compared: Task[tuple[OriginalRisks, SourceTables | None]],
 ) -> tuple[tuple[Finding, ...], dict[str, Any]]:
     """Return the findings, and all of the evidence that does not come from the verifier or the ledger."""
     described, (given, tables) = description.result(), compared.result()
     utility, thorough = described.utility, run.options.detail == "full"
     scored = tables is not None and described.sample.n_rows > 0
     marginals = tables.score(described.sample.table(), described.form) if tables is not None and scored else ()
-    table = PublishedTable.of(described.form, described.counts, run.policy.privacy, publication, marginals)
+    table = PublishedTable(described.form, described.counts, run.policy.privacy, publication, marginals)
     findings = find_all(table, run.policy.accept)
     release_memory()
     if thorough:

@@ -190,7 +190,11 @@ def _encode(view: ReleaseView, name: str, tables: Sequence[pa.Table]) -> CodeArr
         places = _place_in_labels(attribute, texts, values)
     else:
         single = [_find_single(text, attribute.labels) for text in texts]
-        places = _number_values([*single, *values], attribute)
+        places = column_codes(pa.chunked_array([pa.array([*single, *values], pa.string())]))
+        if attribute.kind in ("number", "date"):  # which are equal however they are written
+            numbers = read_numbers([*single, *values], attribute.kind, attribute.format)
+            equal = np.unique(numbers, return_inverse=True)[1].reshape(-1) + len(numbers)
+            places = np.where(np.isnan(numbers), places, equal).astype(np.int32)
         several = np.array([value == SEVERAL for value in (*single, *values)], dtype=np.bool_)
         places = np.where(several, -1, places).astype(np.int32)
     coded, begin = [places[codes]], len(texts)
@@ -198,16 +202,6 @@ def _encode(view: ReleaseView, name: str, tables: Sequence[pa.Table]) -> CodeArr
         coded.append(places[begin + own])
         begin += len(values)
     return np.concatenate(coded)
-
-
-def _number_values(texts: list[str | None], attribute: Attribute) -> CodeArray:
-    """Return codes of values; numbers and dates are equal however they are written."""
-    codes = column_codes(pa.chunked_array([pa.array(texts, pa.string())]))
-    if attribute.kind not in ("number", "date"):
-        return codes
-    numbers = read_numbers(texts, attribute.kind, attribute.format)
-    place = np.unique(numbers, return_inverse=True)[1].reshape(-1) + len(texts)
-    return np.where(np.isnan(numbers), codes, place).astype(np.int32)
 
 
 def _find_single(text: str | None, labels: Mapping[str, Cover] | None) -> str | None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from shoal.attacks import sensitive
 from shoal.attacks.base import FEWEST, TREATED, People, Trials, name_size
 from shoal.attacks.exposure import Outcomes, judge
-from shoal.attacks.parts import Secret, ViewPart, rows_of
-from shoal.attacks.view import ReleaseView, encode_together
+from shoal.attacks.parts import Secret, ViewPart, encode_together, rows_of
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows, gather_entries, same_rows
@@ -53,7 +53,13 @@ class DecodingAttack(sensitive.SensitiveAttack):
             return TREATED
         return reason or sensitive.not_their_own(view)
 
-    def judge(self, view: ReleaseView, secret: Secret, asked: sensitive.Asked, rng: np.random.Generator) -> Trials:  # noqa: ARG002
+    def judge(
+        self,
+        view: ReleaseView,
+        secret: Secret,
+        asked: sensitive.AttackGroups,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Trials:
         """Decode every label of every class, and count the records for which the guess is right."""
         everybody, n_values = asked.everybody.secrets[secret.name], len(secret.values)
         known = None if asked.others is None else asked.others.secrets[secret.name]
@@ -88,7 +94,7 @@ class DecodingAttack(sensitive.SensitiveAttack):
         return replace(tried, conclusion=f"{name_size(worst.risk)}: {share}, no more than the guarantee allows")
 
 
-class Labelled(NamedTuple):
+class LabelledRecords(NamedTuple):
     """The records under one label in one class, for every such label and class."""
 
     owner: IntArray  # (n,) the class
@@ -153,7 +159,7 @@ class Labelled(NamedTuple):
         return Outcomes(self.guess[entry] == true, self.belief[entry], labels[classes[kept]]) if len(kept) else None
 
 
-def decode(view: ReleaseView, secret: Secret, usual: FloatArray | IntArray | None) -> Labelled:
+def decode(view: ReleaseView, secret: Secret, usual: FloatArray | IntArray | None) -> LabelledRecords:
     """Return the guess for every label, given the usual frequency of values.
 
     By default the usual frequency is that in records without a label.
@@ -171,7 +177,7 @@ def decode(view: ReleaseView, secret: Secret, usual: FloatArray | IntArray | Non
     value = candidates.value[place]
     order = np.lexsort((often[value], shown[owner[entry], value], entry))  # the best of an entry comes last
     last = np.cumsum(np.bincount(entry, minlength=len(owner))) - 1
-    return Labelled(owner, records, counted.value[~alone], value[order][last], entry, value, shown)
+    return LabelledRecords(owner, records, counted.value[~alone], value[order][last], entry, value, shown)
 
 
 def count_values(view: ReleaseView, secret: Secret, everybody: People) -> FloatArray:
@@ -235,7 +241,9 @@ class RefinementAttack(sensitive.SensitiveAttack):
             return TREATED
         return reason or sensitive.not_their_own(view)
 
-    def judge(self, view: ReleaseView, secret: Secret, asked: sensitive.Asked, rng: np.random.Generator) -> Trials:
+    def judge(
+        self, view: ReleaseView, secret: Secret, asked: sensitive.AttackGroups, rng: np.random.Generator
+    ) -> Trials:
         """Find the classes of all people of the source, and count the answers about the targets."""
         places = Places.of(view, asked.everybody)
 
@@ -247,11 +255,12 @@ class RefinementAttack(sensitive.SensitiveAttack):
             return sensitive.Answers(people, guess, blind, people.secrets[secret.name], share)
 
         others = None if asked.others is None else answer(asked.others)
-        kind = places.kinds(asked.members)
-        located = int((places.several & (places.n_possible == 1))[kind].sum())
+        kind, n_kinds = places.kinds(asked.members), len(places.people)
+        several = np.bincount(places.kind[places.place < len(places.records) - 1], minlength=n_kinds) > 1
+        located = several & (np.bincount(places.kind[places.possible], minlength=n_kinds) == 1)
         note = (
-            f"of {len(kind):,} people, {int(places.several[kind].sum()):,} are covered by several classes; counting "
-            f"leaves {located:,} of these in one"
+            f"of {len(kind):,} people, {int(several[kind].sum()):,} are covered by several classes; counting "
+            f"leaves {int(located[kind].sum()):,} of these in one"
         )
         return replace(answer(asked.members).try_beside(others, self.name, view), notes=(note,))
 
@@ -290,16 +299,6 @@ class Places:
         if possible is None:
             raise UsageError("the people of the source do not fit into the classes: the release is not of this table")
         return cls(codes, people, records, kind, boxes, scale_links(people, records, kind, boxes, possible), possible)
-
-    @property
-    def n_possible(self) -> IntArray:
-        """(n_kinds,) the number of classes in which people of each kind can be."""
-        return np.bincount(self.kind[self.possible], minlength=len(self.people))
-
-    @property
-    def several(self) -> BoolArray:
-        """(n_kinds,) whether several classes cover people of each kind."""
-        return np.bincount(self.kind[self.place < len(self.records) - 1], minlength=len(self.people)) > 1
 
     def find_weights(self, kind: AnyIntArray, secret: Secret, part: ViewPart) -> FloatArray:
         """Return (n, n_values) the belief in each value for people of these kinds, -1 for none.

@@ -51,7 +51,7 @@ class DowncodingAttack(PredicateAttack):
         return TREATED if view.treatments.of_quasi else None
 
     def ask(self, view: ReleaseView, everybody: People, rng: np.random.Generator) -> tuple[Count, Count]:
-        levels = [Nested.of(view, place, everybody) for place in range(len(view.known))]
+        levels = [Hierarchy.of(view, place, everybody) for place in range(len(view.known))]
         classes = Classes.of(view.read_records()[0], levels)
         steps = Steps.likeliest(classes, levels, self.n_targets, rng)
         if len(steps.owner) < FEWEST:
@@ -69,7 +69,7 @@ class Classes:
     before: tuple[FloatArray, ...]  # of each attribute (n_leaves + 1,) records before each leaf
 
     @classmethod
-    def of(cls, labels: CodeArray, levels: Sequence[Nested]) -> Classes:
+    def of(cls, labels: CodeArray, levels: Sequence[Hierarchy]) -> Classes:
         number, first = number_rows(list(labels.T), len(labels))
         nodes = np.stack([each.node_of[own] for each, own in zip(levels, labels[first].T, strict=True)], axis=1)
         spread = tuple(each.before(own) for each, own in zip(levels, labels.T, strict=True))
@@ -93,7 +93,7 @@ class Steps:
         return Steps(self.owner[places], self.attribute[places], self.child[places])
 
     @classmethod
-    def likeliest(cls, classes: Classes, levels: Sequence[Nested], n: int, rng: np.random.Generator) -> Steps:
+    def likeliest(cls, classes: Classes, levels: Sequence[Hierarchy], n: int, rng: np.random.Generator) -> Steps:
         """Return up to n steps that are most likely to isolate one person, one for each class and attribute."""
         found, chances = [], []
         for place, each in enumerate(levels):
@@ -111,7 +111,7 @@ class Steps:
         chance = chance[close] * np.exp(-_others(classes, levels, every[close]))
         return every[close[np.argsort(-chance, kind="stable")[:n]]]
 
-    def by_chance(self, classes: Classes, levels: Sequence[Nested], rng: np.random.Generator) -> Steps:
+    def by_chance(self, classes: Classes, levels: Sequence[Hierarchy], rng: np.random.Generator) -> Steps:
         """Return steps to a random child of the same labels."""
         child = self.child.copy()
         for place, each in enumerate(levels):
@@ -125,7 +125,7 @@ class Steps:
         nodes[np.arange(len(nodes)), self.attribute] = self.child
         return nodes
 
-    def count(self, classes: Classes, levels: Sequence[Nested], people: People, most: int) -> IntArray:
+    def count(self, classes: Classes, levels: Sequence[Hierarchy], people: People, most: int) -> IntArray:
         """Return (n,) how many of the people satisfy each predicate, counted up to *most*."""
         hulls = _hulls(levels, self.nodes(classes))
         n, d = len(hulls), len(levels)
@@ -136,7 +136,7 @@ class Steps:
         return count_fulfilling(columns, asked, np.zeros((1, 1), dtype=np.uint64), most)
 
 
-def _step_down(classes: Classes, attribute: int, each: Nested) -> Steps:
+def _step_down(classes: Classes, attribute: int, each: Hierarchy) -> Steps:
     """Return every step down from the labels of one attribute."""
     node = classes.nodes[:, attribute]
     count = each.start[node + 1] - each.start[node]
@@ -145,7 +145,7 @@ def _step_down(classes: Classes, attribute: int, each: Nested) -> Steps:
     return Steps(owner, np.full(len(owner), attribute), each.child[each.start[node[owner]] + within])
 
 
-def _alone(classes: Classes, each: Nested, steps: Steps) -> FloatArray:
+def _alone(classes: Classes, each: Hierarchy, steps: Steps) -> FloatArray:
     """Return (n,) the probability that one record of the class is under the child, if not all are under one child.
 
     Of n records with probability p each, exactly one is under the child with probability n p (1 - p)^(n - 1).
@@ -162,7 +162,7 @@ def _alone(classes: Classes, each: Nested, steps: Steps) -> FloatArray:
     return np.asarray(np.where(records > 1, np.minimum(chance, 1.0), share))
 
 
-def _others(classes: Classes, levels: Sequence[Nested], steps: Steps) -> FloatArray:
+def _others(classes: Classes, levels: Sequence[Hierarchy], steps: Steps) -> FloatArray:
     """Return (n,) how many records of other classes are expected to satisfy each predicate."""
     asked, hulls = _hulls(levels, steps.nodes(classes)), _hulls(levels, classes.nodes)
     d = len(levels)
@@ -182,7 +182,7 @@ def _others(classes: Classes, levels: Sequence[Nested], steps: Steps) -> FloatAr
     return np.bincount(step, share, len(asked)).astype(np.float64)
 
 
-def _hulls(levels: Sequence[Nested], nodes: IntArray) -> CodeArray:
+def _hulls(levels: Sequence[Hierarchy], nodes: IntArray) -> CodeArray:
     """Return (n, 2 n_known) from and below, in leaves; the root also covers values that the hierarchy does not have."""
     hulls = np.empty((len(nodes), 2 * len(levels)), dtype=np.int32)
     for place, each in enumerate(levels):
@@ -193,7 +193,7 @@ def _hulls(levels: Sequence[Nested], nodes: IntArray) -> CodeArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Nested:
+class Hierarchy:
     """The hierarchy of one quasi attribute: nodes are ranges of leaves, and each label is a node.
 
     It is the policy's, if given, or made of the published labels, which must be nested or disjoint.
@@ -211,7 +211,7 @@ class Nested:
     attribute: int
 
     @classmethod
-    def of(cls, view: ReleaseView, attribute: int, everybody: People) -> Nested:
+    def of(cls, view: ReleaseView, attribute: int, everybody: People) -> Hierarchy:
         name = view.known[attribute]
         tree = build_known_tree(view, name, everybody)
         position = np.empty(0, dtype=np.int64)

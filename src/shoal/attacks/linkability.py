@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, People, Tally, Trials
-from shoal.attacks.parts import Secret
+from shoal.attacks.parts import Secret, match_texts
 from shoal.attacks.sensitive import (
     NO_ANSWER,
     Answers,
-    Asked,
+    AttackGroups,
     SecretAttack,
     SensitiveAttack,
     find_share,
@@ -26,7 +26,7 @@ from shoal.attacks.sensitive import (
     likeliest,
     mode,
 )
-from shoal.attacks.view import UNKNOWN, ReleaseView, Remainder, match_texts
+from shoal.attacks.view import UNKNOWN, ReleaseView, Remainder
 from shoal.core.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.taxonomies.tree import free_label
@@ -130,9 +130,9 @@ class CompositionAttack(SensitiveAttack):
             return "the other releases do not publish the sensitive attribute, or not in values that can be compared"
         return None
 
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: AttackGroups, rng: np.random.Generator) -> Trials:
         """Count people for whom all releases together, but not this release alone, give the right guess."""
-        linked = [found for other in self.others if (found := Linked.of(view, other)) is not None]
+        linked = [found for other in self.others if (found := LinkedRecords.of(view, other)) is not None]
         together, beyond = self._answer(view, secret, linked, asked.members, rng)
         if len(beyond.truth) < FEWEST:
             raise UsageError("this release alone reveals the values of nearly all people, so others can add nothing")
@@ -154,7 +154,12 @@ class CompositionAttack(SensitiveAttack):
         return [(other, own) for other, own in found if (own.edges is None) == (secret.edges is None)]
 
     def _answer(
-        self, view: ReleaseView, secret: Secret, linked: Sequence[Linked], people: People, rng: np.random.Generator
+        self,
+        view: ReleaseView,
+        secret: Secret,
+        linked: Sequence[LinkedRecords],
+        people: People,
+        rng: np.random.Generator,
     ) -> tuple[Answers, Answers]:
         """Answer about all people, blindly from this release alone; and about those whom it alone gets wrong.
 
@@ -264,14 +269,14 @@ def of_one_person(view: ReleaseView) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Linked:
+class LinkedRecords:
     """Records of two releases with the same token, side by side: one view of the values of both."""
 
     view: ReleaseView
     names: tuple[tuple[str, str], ...]  # each attribute of the other release, and its name here
 
     @classmethod
-    def of(cls, view: ReleaseView, other: ReleaseView) -> Linked | None:
+    def of(cls, view: ReleaseView, other: ReleaseView) -> LinkedRecords | None:
         """Link two releases that consist of rows, or return None if they have no tokens in common.
 
         A token that several records of the other release have is left out.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.attacks.base import TREATED, People
-from shoal.attacks.downcoding import Nested, build_known_tree
-from shoal.attacks.parts import Secret
+from shoal.attacks.downcoding import Hierarchy, build_known_tree
+from shoal.attacks.parts import Secret, encode_together
 from shoal.attacks.sensitive import Beliefs, LearnedAttack, not_their_own
-from shoal.attacks.view import ReleaseView, encode_together
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows
@@ -138,7 +138,7 @@ def explain_refused(
     if method == "local-suppression":
         ways = [[list(people.codes.T) for people in groups]]
     else:
-        levels = [Nested.of(view, a, groups[0]) for a in range(len(view.known))]
+        levels = [Hierarchy.of(view, a, groups[0]) for a in range(len(view.known))]
         labels = view.read_records(np.unique(part.pairs.pair_of, return_index=True)[1])[0]
         ways = [
             [[each.find_children(labels[own, a], people)] for own, people in zip(class_of, groups, strict=True)]

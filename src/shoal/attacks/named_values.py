@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.attacks.base import FEWEST, Attack, People, Tally, Trials
-from shoal.attacks.view import ReleaseView, encode_together
-from shoal.core.arrays import BoolArray
+from shoal.attacks.parts import encode_together
+from shoal.attacks.view import ReleaseView
 from shoal.core.errors import UsageError
 
 NO_HOLDERS = "no label lists a value that only one person has"
@@ -29,7 +29,7 @@ class NamedValuesAttack(Attack):
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: at least one label must list several values."""
-        return None if any(_list_named(view, name) for name in view.manifest.attributes) else NO_HOLDERS
+        return None if any(_list_values(view, name)[1] for name in view.manifest.attributes) else NO_HOLDERS
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:  # noqa: ARG002
         """Look up the only holders of values in both groups."""
@@ -38,37 +38,30 @@ class NamedValuesAttack(Attack):
         n, tables = len(targets), (targets.table, control.table)
         asked, named = (np.zeros(n + len(control), dtype=np.bool_) for _ in range(2))
         for name in view.manifest.attributes:
-            listed = _list_named(view, name)
+            shown, listed = _list_values(view, name)
             if listed and all(name in table.column_names for table in tables):
-                own, known = _find_holders(view, name, listed, tables)
-                asked |= own
-                named |= own & known
+                columns = [table.column(name) for table in tables]
+                chunks = [chunk for column in columns for chunk in column.cast(pa.string()).chunks]
+                texts, codes = pa.chunked_array(chunks, pa.string()), encode_together(columns)
+                is_shown, is_listed = (
+                    pc.is_in(texts, pa.array(each, pa.string())).to_numpy() for each in (shown, listed)
+                )
+                only_holder = (np.bincount(codes)[codes] == 1) & ~is_shown & texts.is_valid().to_numpy()
+                asked |= only_holder
+                named |= only_holder & is_listed
         if min(np.count_nonzero(asked[:n]), np.count_nonzero(asked[n:])) < FEWEST:
             raise UsageError(NO_HOLDERS)
         inside, outside = Tally.of(named[:n][asked[:n]]), Tally.of(named[n:][asked[n:]])
         return Trials(self.name, inside, outside, decides=True)
 
 
-def _list_shown(view: ReleaseView, name: str) -> set[str]:
-    """Return the values of a column that a published row shows by themselves."""
-    texts, labels = view.rows.column(name).unique().to_pylist(), view.manifest.attributes[name].covers
-    return {value for text in texts if len(values := labels.get(text, {}).get("values", ())) == 1 for value in values}
-
-
-def _list_named(view: ReleaseView, name: str) -> list[str]:
-    """Return the values that labels of a column list together with others and that no row shows."""
-    covers = view.manifest.attributes[name].covers.values()
-    listed = {value for cover in covers if len(cover.get("values", ())) > 1 for value in cover["values"]}
-    return sorted(listed - _list_shown(view, name)) if name in view.rows.column_names else []
-
-
-def _find_holders(
-    view: ReleaseView, name: str, listed: list[str], tables: tuple[pa.Table, pa.Table]
-) -> tuple[BoolArray, BoolArray]:
-    """Return (n,) who is the only holder, in both tables, of a value that no row shows, and whose value is listed."""
-    columns = [table.column(name) for table in tables]
-    codes = encode_together(columns)
-    texts = pa.chunked_array([chunk for column in columns for chunk in column.cast(pa.string()).chunks], pa.string())
-    shown = pc.is_in(texts, pa.array(sorted(_list_shown(view, name)), pa.string())).to_numpy()
-    known = pc.is_in(texts, pa.array(listed, pa.string())).to_numpy()
-    return (np.bincount(codes)[codes] == 1) & ~shown & texts.is_valid().to_numpy(), known
+def _list_values(view: ReleaseView, name: str) -> tuple[list[str], list[str]]:
+    """Return the values of a column that a published row shows, and the others that labels list with several values."""
+    covers = view.manifest.attributes[name].covers
+    if name not in view.rows.column_names:
+        return [], []
+    texts = view.rows.column(name).unique().to_pylist()
+    listed = {label: cover.get("values", ()) for label, cover in covers.items()}
+    shown = {value for text in texts if len(listed.get(text, ())) == 1 for value in listed[text]}
+    named = {value for values in listed.values() if len(values) > 1 for value in values}
+    return sorted(shown), sorted(named - shown)

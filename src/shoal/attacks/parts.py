@@ -22,7 +22,7 @@ from shoal.manifest import Attribute
 from shoal.release.covers import LabelColumn, read_numbers
 from shoal.release.published import PublishedRelease, encode_column, read_column
 from shoal.release.release import CLASS
-from shoal.release.sliced.table import number_rows
+from shoal.release.sliced.table import column_codes, number_rows
 
 MOST_VALUES = 50  # columns of numbers with more distinct values are guessed in ranges
 N_RANGES = 20
@@ -36,6 +36,32 @@ def rows_of(start: IntArray) -> IntArray:
     [0, 0, 2]
     """
     return np.repeat(np.arange(len(start) - 1), np.diff(start))
+
+
+def encode_together(columns: Sequence[pa.ChunkedArray]) -> CodeArray:
+    """Return (n,) codes of the rows of several columns, one after the other; equal texts have equal codes."""
+    chunks = [chunk for column in columns for chunk in column.cast(pa.string()).chunks]
+    return column_codes(pa.chunked_array(chunks, pa.string()))
+
+
+def match_texts(
+    ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray], *, alone: bool
+) -> tuple[IntArray, IntArray]:
+    """Return the rows of two tables with equal texts that occur once in the second and, if *alone*, once in the first.
+
+    Missing texts match no text.
+    """
+    n = len(ours[0])
+    text, first = number_rows(list(map(encode_together, zip(ours, theirs, strict=True))), n + len(theirs[0]))
+    here, there = (np.bincount(own, minlength=len(first)) for own in (text[:n], text[n:]))
+    missing = np.logical_or.reduce(
+        [np.append(*(side.is_null().to_numpy() for side in pair)) for pair in zip(ours, theirs, strict=True)]
+    )
+    once = (there == 1) & ((here == 1) | (not alone)) & ~missing[first]
+    place = np.zeros(len(first), dtype=np.int64)
+    place[text[n:]] = np.arange(len(theirs[0]))
+    rows = np.flatnonzero(once[text[:n]])
+    return rows, place[text[rows]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

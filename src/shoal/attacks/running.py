@@ -270,4 +270,4 @@ def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[
     counts = RowCounts.of(found.form)
     for batch in found.read_texts().to_batches():
         counts.add(batch)
-    return find_all(PublishedTable.of(found.form, counts, found.form.list_models()), accepted)
+    return find_all(PublishedTable(found.form, counts, found.form.list_models()), accepted)

@@ -16,8 +16,8 @@ import pyarrow as pa
 from shoal.attacks.base import N_TARGETS, NOBODYS, Attack, People, Trials
 from shoal.attacks.exposure import Outcomes, find_labels, judge
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import ReleaseView, Remainder
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.attacks.view import ReleaseView
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
 from shoal.core.errors import InputError, UsageError
 from shoal.manifest import Attribute
 from shoal.release.sliced.table import number_rows
@@ -36,10 +36,6 @@ class Answers:
     truth: AnyIntArray
     belief: FloatArray  # how sure the adversary is; only the order counts
 
-    def select(self, rows: IntArray) -> Answers:
-        own = self.guess[rows], self.blind[rows], self.truth[rows], self.belief[rows]
-        return Answers(self.people[rows], *own)
-
     def count(self, view: ReleaseView) -> Outcomes:
         labels = find_labels(view, self.people)
         return Outcomes(self.guess == self.truth, self.belief, labels, self.blind == self.truth)
@@ -50,7 +46,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class AttackGroups:
     """The people of an attack: members who are its targets, people of the control group, and all of the source."""
 
     members: People
@@ -77,7 +73,7 @@ class SensitiveAttack(Attack):
         return not_their_own(view) if self.of_values else None
 
     @abstractmethod
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: AttackGroups, rng: np.random.Generator) -> Trials:
         """Count the successes for one sensitive attribute."""
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
@@ -88,7 +84,7 @@ class SensitiveAttack(Attack):
         if name not in members.secrets:
             raise InputError(f"the source has no column {name!r}, a sensitive attribute of the release")
         known = None if others is None or name not in others.secrets else others
-        found = self.judge(view, secret, Asked(members, known, targets), rng)
+        found = self.judge(view, secret, AttackGroups(members, known, targets), rng)
         notes = [*found.notes, *filter(None, [self.note(view, secret, targets)])]
         if secret.moved > 0:
             group = f"records that agree in {', '.join(secret.within)}" if secret.within else "all records"
@@ -116,7 +112,7 @@ class SecretAttack(SensitiveAttack):
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Return the answers about some people; their own values are used to judge them only."""
 
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: AttackGroups, rng: np.random.Generator) -> Trials:
         said = self.answers(view, secret, asked.members, rng)
         elsewhere = None if asked.others is None else self.answers(view, secret, asked.others, rng)
         return said.try_beside(elsewhere, self.name, view)
@@ -135,7 +131,7 @@ class LearnedAttack(SensitiveAttack):
     def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
         """Return the beliefs about people; the quasi values of all people of the source may be used."""
 
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: AttackGroups, rng: np.random.Generator) -> Trials:
         beliefs = self.learn(view, secret, asked.everybody, rng)
 
         def answer(people: People) -> Answers:
@@ -202,12 +198,6 @@ def hide_quasi(view: ReleaseView) -> list[ReleaseView]:
     return found
 
 
-def certain(view: ReleaseView, left: Remainder) -> BoolArray:
-    """Return (n,) whether a single value remains; people whom no box covers count only if values were changed."""
-    alone = np.count_nonzero(left.weights, axis=1) == 1
-    return np.asarray(alone & ((left.far == 0) | view.may_miss))
-
-
 def answer_surely(
     view: ReleaseView, secret: Secret, people: People, category: AnyIntArray, rng: np.random.Generator
 ) -> Answers:
@@ -219,7 +209,8 @@ def answer_surely(
     member[np.arange(len(category)), category] = 1.0
     left = view.find_left(secret, people)
     left = replace(left, weights=left.weights @ member)
-    sure = certain(view, left)
+    # People whom no box covers are not in the data, unless values were changed.
+    sure = (np.count_nonzero(left.weights, axis=1) == 1) & ((left.far == 0) | view.may_miss)
     return Answers(
         people,
         np.where(sure, likeliest(left.weights, rng), NO_ANSWER),

@@ -225,7 +225,7 @@ def find_likeliest(view: ReleaseView, n: int, rng: np.random.Generator) -> Predi
     """
     columns = Columns.of(view)
     read = [_choose(columns, ways) for ways in _link_records(view)]
-    every = read[0] if len(read) == 1 else Candidates(*(np.concatenate(own) for own in zip(*read, strict=True)))
+    every = read[0] if len(read) == 1 else PredicateChoice(*(np.concatenate(own) for own in zip(*read, strict=True)))
     asked = np.flatnonzero((every.label != NOTHING).any(axis=1))
     if not len(asked):
         raise UsageError("the release does not distinguish people: every label covers all values")
@@ -240,7 +240,7 @@ def find_likeliest(view: ReleaseView, n: int, rng: np.random.Generator) -> Predi
     return Predicates(every.label[best], np.where(every.label[best] != NOTHING, reach, 0.0))
 
 
-class Candidates(NamedTuple):
+class PredicateChoice(NamedTuple):
     """A predicate for each of n records: the labels that it names, and the probability that it isolates one person."""
 
     label: CodeArray  # (n, n_known) or NOTHING
@@ -286,7 +286,7 @@ class Columns:
             people - view.n_rows if shown else people,
         )
 
-    def weigh(self, labels: CodeArray, chance: FloatArray) -> Iterator[Candidates]:
+    def weigh(self, labels: CodeArray, chance: FloatArray) -> Iterator[PredicateChoice]:
         """Yield predicates of records: with fewer and fewer of the treated columns, and with each of the reaches.
 
         *chance* is (n,) the probability that a record's labels belong together. The most frequent of the treated labels
@@ -308,7 +308,7 @@ class Columns:
                 asked = np.arange(labels.shape[1]) == alone
                 yield self._score(np.where(asked, labels, NOTHING), far, chance)
 
-    def _score(self, label: CodeArray, far: int, chance: FloatArray) -> Candidates:
+    def _score(self, label: CodeArray, far: int, chance: FloatArray) -> PredicateChoice:
         """Return predicates with the probability that each isolates one person."""
         label += 1  # in place, because a copy of millions of rows needs much memory
         group, _ = number_rows(list(label.T[self.blurs <= 0]) if self.blurs.any() else list(label.T), len(label))
@@ -334,7 +334,7 @@ class Columns:
         own *= (1 - alike) ** others
         unseen = self.unseen + self.n_rows * (1 - still)  # people whose record shows other values
         own *= np.exp(-unseen * np.exp(rarity))
-        return Candidates(label, np.full(len(label), far, dtype=np.int32), own, rarity)
+        return PredicateChoice(label, np.full(len(label), far, dtype=np.int32), own, rarity)
 
 
 def _count_within(stated: Labels, counts: IntArray) -> FloatArray:
@@ -356,13 +356,13 @@ def _count_near(stated: Labels, counts: IntArray, reach: float) -> FloatArray:
     return np.asarray(before[above] - before[np.searchsorted(ranked, stated.middles - reach)], dtype=np.float64)
 
 
-def _choose(columns: Columns, ways: Iterable[tuple[CodeArray, FloatArray]]) -> Candidates:
+def _choose(columns: Columns, ways: Iterable[tuple[CodeArray, FloatArray]]) -> PredicateChoice:
     """Return the likeliest predicate of each record, given ways to combine its parts, each with its probability."""
     every = (each for labels, chance in ways for each in columns.weigh(labels, chance))
     best = next(every)
     for each in every:
         better = (each.score > best.score) | ((each.score == best.score) & (each.rarity < best.rarity))
-        best = Candidates(
+        best = PredicateChoice(
             np.where(better[:, np.newaxis], each.label, best.label),
             np.where(better, each.far, best.far),
             np.where(better, each.score, best.score),

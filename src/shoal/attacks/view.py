@@ -36,7 +36,7 @@ from shoal.release.covers import read_numbers
 from shoal.release.forms.base import Form
 from shoal.release.published import PublishedRelease, encode_column
 from shoal.release.release import Release
-from shoal.release.sliced.table import SlicedTable, column_codes, number_rows
+from shoal.release.sliced.table import SlicedTable, number_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -441,29 +441,3 @@ class ReleaseView:
         with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
             for _ in threads.map(block, [slice(begin, begin + size) for begin in range(0, n, size)]):
                 pass
-
-
-def encode_together(columns: Sequence[pa.ChunkedArray]) -> CodeArray:
-    """Return (n,) codes of the rows of several columns, one after the other; equal texts have equal codes."""
-    chunks = [chunk for column in columns for chunk in column.cast(pa.string()).chunks]
-    return column_codes(pa.chunked_array(chunks, pa.string()))
-
-
-def match_texts(
-    ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray], *, alone: bool
-) -> tuple[IntArray, IntArray]:
-    """Return the rows of two tables with equal texts that occur once in the second and, if *alone*, once in the first.
-
-    Missing texts match no text.
-    """
-    n = len(ours[0])
-    text, first = number_rows(list(map(encode_together, zip(ours, theirs, strict=True))), n + len(theirs[0]))
-    here, there = (np.bincount(own, minlength=len(first)) for own in (text[:n], text[n:]))
-    missing = np.logical_or.reduce(
-        [np.append(*(side.is_null().to_numpy() for side in pair)) for pair in zip(ours, theirs, strict=True)]
-    )
-    once = (there == 1) & ((here == 1) | (not alone)) & ~missing[first]
-    place = np.zeros(len(first), dtype=np.int64)
-    place[text[n:]] = np.arange(len(theirs[0]))
-    rows = np.flatnonzero(once[text[:n]])
-    return rows, place[text[rows]]

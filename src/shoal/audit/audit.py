@@ -159,8 +159,7 @@ def _find(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
     counts = RowCounts.of(form)
     columns = (np.repeat(raw.column(number).codes, raw.records) for number in range(len(names)))
     counts.add(pa.RecordBatch.from_arrays([pa.array(codes) for codes in columns], names=list(names)))
-    table = PublishedTable.of(form, counts, policy.privacy, given=(policy, source))
-    return find_all(table, policy.accept)
+    return find_all(PublishedTable(form, counts, policy.privacy, given=(policy, source)), policy.accept)
 
 
 class CountedUnits(NamedTuple):

@@ -29,7 +29,7 @@ _OF_SIZES = ("k-anonymity", "alpha-k-anonymity")  # models that guarantee k reco
 Dependence: TypeAlias = tuple[tuple[str, ...], list[str], list[str]]
 
 
-def split_classes(table: PublishedTable, source: Source) -> Iterator[Finding]:
+def split_classes(table: PublishedTable) -> Iterator[Finding]:
     """Find published columns by which a reader can undo the generalization of a quasi column.
 
     If a published column determines a quasi column, each row shows its quasi value. If it follows from a quasi column,
@@ -37,12 +37,13 @@ def split_classes(table: PublishedTable, source: Source) -> Iterator[Finding]:
     In large tables a sample of the classes is counted.
     """
     rows, quasi = table.rows, table.names("quasi")
-    if table.form.as_they_are or not quasi or not rows.placed.n_rows:
+    if table.publication is None or table.form.as_they_are or not quasi or not rows.placed.n_rows:
         return
     k = max((int(one.model_dump()["k"]) for one in table.models if one.name in _OF_SIZES), default=2)
     shown = (*rows.free, *(name for name in rows.sensitive if not rows.generalized[name]))
     classes, places, share = rows.read_places()
-    codes, class_of = _read_codes(source, [*shown, *quasi], places), np.unique(classes, return_inverse=True)[1]
+    names, class_of = [*shown, *quasi], np.unique(classes, return_inverse=True)[1]
+    codes = dict(zip(names, encode_columns(take_rows(table.publication.source, names, places))[1], strict=True))
     for by, determined, determining in _find_dependences(codes, shown, quasi):
         given, about = same_rows([codes[name] for name in by])[1], (*determined, *determining)
         splits = [(given, codes[one]) for one in determined] + [(codes[one], given) for one in determining]
@@ -81,14 +82,10 @@ def _find_dependences(
             yield (first, second), determined, []
 
 
-def _read_codes(source: Source, names: list[str], places: IntArray) -> dict[str, CodeArray]:
-    """Return (n_places,) the codes of some columns in the rows at these ascending places."""
-
-    def take() -> Iterator[pa.RecordBatch]:
-        first = 0
-        for batch in source.batches(names, dictionary=names):
-            start, stop = np.searchsorted(places, [first, first + batch.num_rows])
-            yield batch.take(pa.array(places[start:stop] - first))
-            first += batch.num_rows
-
-    return dict(zip(names, encode_columns(take())[1], strict=True))
+def take_rows(source: Source, names: list[str], places: IntArray, *, coded: bool = True) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a source at these ascending places."""
+    first = 0
+    for batch in source.batches(names, dictionary=names if coded else ()):
+        start, stop = np.searchsorted(places, [first, first + batch.num_rows])
+        yield batch.take(pa.array(places[start:stop] - first))
+        first += batch.num_rows

@@ -40,7 +40,7 @@ _MOST_SETS = 10
 
 def build_evidence(
     publication: Publication,
-    given: Given,
+    given: OriginalRisks,
     utility: Utility,
     findings: Sequence[Finding],
     seed: int | None,
@@ -102,7 +102,7 @@ def count_markers(source: Source, columns: Collection[str]) -> dict[str, int]:
     return {name: number for name, number in found.items() if number}
 
 
-def _changes(publication: Publication, given: Given) -> dict[str, object]:
+def _changes(publication: Publication, given: OriginalRisks) -> dict[str, object]:
     """Return the counts of the sample and the techniques, if any."""
     entries: dict[str, Any] = {}
     for layer in layers(publication.source):
@@ -113,7 +113,7 @@ def _changes(publication: Publication, given: Given) -> dict[str, object]:
     return entries
 
 
-def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
+def _carriers(publication: Publication, given: OriginalRisks) -> dict[str, Any]:
     """Return the attributes that single records out before and, if values are published unchanged, after."""
     found = {"before": given.carriers}
     counted = publication.seen
@@ -138,7 +138,7 @@ def _policy(document: Mapping[str, Any]) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class OriginalRisks:
     """The size of the original source, and how easily its records could be found before sampling and techniques."""
 
     n_rows: int
@@ -146,7 +146,7 @@ class Given:
     carriers: dict[str, Any] | None  # the attributes that single records out; None: too slow to compute
 
     @classmethod
-    def of(cls, publication: Publication) -> Given:
+    def of(cls, publication: Publication) -> OriginalRisks:
         """Use the counts of the run; count again only if quasi values were changed or records drawn."""
         before = publication.hiding_before()
         if before is not None:

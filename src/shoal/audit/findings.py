@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
+from shoal.audit.determined import split_classes
 from shoal.audit.evidence import measure_risks
 from shoal.core.dictionaries import fold_texts
 from shoal.core.results import ATTACK_FINDINGS, UNLINKED, Finding, Severity
@@ -39,27 +40,16 @@ class PublishedTable:
     """A published table as checks see it."""
 
     form: Form
-    models: tuple[PrivacyModel, ...]  # its guarantees
     rows: RowCounts  # counts over the published rows
+    models: tuple[PrivacyModel, ...]  # its guarantees
     publication: Publication | None = None  # with its policy and source; None: outside of a run
     marginals: tuple[Marginals, ...] = ()  # by sizes of sets of columns; empty if they were not compared
-    given: tuple[Policy, Source] | None = None  # of the table; None: not known
+    given: tuple[Policy, Source] | None = None  # of the table, outside of a run; None: not known
 
-    @classmethod
-    def of(
-        cls,
-        form: Form,
-        rows: RowCounts,
-        models: tuple[PrivacyModel, ...],
-        publication: Publication | None = None,
-        marginals: tuple[Marginals, ...] = (),
-        *,
-        given: tuple[Policy, Source] | None = None,
-    ) -> PublishedTable:
-        """Combine the facts about a release, or about a table that has a manifest's entries for its columns."""
-        if publication is not None:
-            given = publication.policy, publication.source
-        return cls(form, models, rows, publication, marginals, given)
+    @property
+    def origin(self) -> tuple[Policy, Source] | None:
+        made = self.publication
+        return self.given if made is None else (made.policy, made.source)
 
     def names(self, role: str) -> tuple[str, ...]:
         return tuple(self.form.manifest.names(role))
@@ -67,7 +57,7 @@ class PublishedTable:
     @property
     def most(self) -> Fraction:
         """The number of records above which a finding about them is high."""
-        stated = ReleaseOptions() if self.given is None else self.given[0].release
+        stated = ReleaseOptions() if self.origin is None else self.origin[0].release
         return Fraction(str(stated.high_above)) * self.rows.n_rows
 
     def grade(self, id: str, n: int, about: tuple[str, ...], text: str, fix: str) -> Finding:  # noqa: A002
@@ -89,14 +79,9 @@ def find_all(table: PublishedTable, accepted: Sequence[Acceptance] = ()) -> tupl
 
 def _report_unused(acceptance: Acceptance) -> Finding:
     columns = f" about {', '.join(acceptance.about)}" if acceptance.about else ""
-    return Finding(
-        UNUSED,
-        "info",
-        acceptance.about,
-        f"The policy accepts {acceptance.finding}{columns}, but there is no such finding.",
-        "Remove it from accept, or correct its columns: about must name every column that the finding is about.",
-        share=0.0,
-    )
+    text = f"The policy accepts {acceptance.finding}{columns}, but there is no such finding."
+    fix = "Remove it from accept, or correct its columns: about must name every column that the finding is about."
+    return Finding(UNUSED, "info", acceptance.about, text, fix, share=0.0)
 
 
 _GUESSED = 0.001  # share of people about whom a reader may learn too much without a finding
@@ -110,29 +95,25 @@ def find_above_threshold(table: PublishedTable) -> Iterator[Finding]:
         return
     smallest, most = measure_risks(made.hiding()).get("smallest_class"), Fraction(str(threshold))
     if smallest is not None and Fraction(1, smallest) > most:
-        yield Finding(
-            "above-threshold",
-            "high",
-            (),
+        text = (
             f"The smallest class has {count_noun(smallest, 'member')}: finding one who is known to be in the table "
-            f"succeeds with a chance of {percent(1 / smallest)}, and the policy's threshold is {percent(threshold)}.",
-            f"Ask for k-anonymity with k = {ceil(1 / most)}, or correct release: threshold.",
+            f"succeeds with a chance of {percent(1 / smallest)}, and the policy's threshold is {percent(threshold)}."
         )
+        fix = f"Ask for k-anonymity with k = {ceil(1 / most)}, or correct release: threshold."
+        yield Finding("above-threshold", "high", (), text, fix)
 
 
 def find_below_shuffled(table: PublishedTable) -> Iterator[Finding]:
     """Find a release whose tables of several columns differ more from the source than tables of shuffled columns."""
     found = table.marginals[-1] if table.marginals else None
     if found is not None and found.below_shuffled:
-        yield Finding(
-            "below-shuffled",
-            "medium",
-            (),
+        text = (
             f"Of tables of {count_noun(found.size, 'column')}, {write_kept(found.known)} is kept among records with "
             f"values, and {write_kept(found.shuffled)} would be if every column were shuffled independently: relations "
-            "between columns are further from the truth than if there were none.",
-            "Compare methods with shoal compare; make fewer columns quasi, or ask the privacy models for less.",
+            "between columns are further from the truth than if there were none."
         )
+        fix = "Compare methods with shoal compare; make fewer columns quasi, or ask the privacy models for less."
+        yield Finding("below-shuffled", "medium", (), text, fix)
 
 
 def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
@@ -147,16 +128,13 @@ def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
     plan = hiding.slices
     linked, n_records = plan.count_linked(), int(plan.sizes.sum())
     if linked:
-        yield Finding(
-            "constant-parts",
-            "high",
-            (),
+        text = (
             f"{linked:,} of {n_records:,} records ({percent(linked / n_records)}) are in buckets in which only one "
             "part has several quasi values: there each combination of all quasi values is that of a person in the "
-            "table, as if it had not been cut into parts.",
-            "Use a larger bucket_size or other parts.",
-            share=linked / n_records,
+            "table, as if it had not been cut into parts."
         )
+        fix = "Use a larger bucket_size or other parts."
+        yield Finding("constant-parts", "high", (), text, fix, share=linked / n_records)
 
 
 def find_revealing_method(table: PublishedTable) -> Iterator[Finding]:
@@ -168,36 +146,24 @@ def find_revealing_method(table: PublishedTable) -> Iterator[Finding]:
     models = ", ".join(dict.fromkeys(model.name for model in table.models if isinstance(model, ValueModel)))
     moved, guessed = int(made.search.get("people_revealed", 0)), made.count_guessed()
     if moved:
-        yield Finding(
-            "method-reveals",
-            "high",
-            table.names("sensitive"),
+        text = (
             f"{moved:,} of {count_noun(of, 'record')} ({percent(moved / of)}) share their most specific class with "
             f"records that were moved elsewhere because of their values. Counted together, they break {models}. Anyone "
-            "who has the quasi values of all people can count them.",
-            "Remove defend: false from the method sweep.",
-            share=moved / of,
+            "who has the quasi values of all people can count them."
         )
+        fix = "Remove defend: false from the method sweep."
+        yield Finding("method-reveals", "high", table.names("sensitive"), text, fix, share=moved / of)
     elif guessed > _GUESSED * of:
-        yield Finding(
-            "method-reveals",
-            "high",
-            table.names("sensitive"),
+        text = (
             f"About {guessed:,} of {count_noun(of, 'record')} ({percent(guessed / of)}) are in groups that the method "
             f"would have published as classes if they satisfied {models}. A reader who knows the method and everyone's "
-            "quasi values concludes that they do not, and believes in one value more than the model allows.",
-            "Ask for a stricter model than you need, make fewer columns quasi, or accept this with a reason: "
-            "docs/adversaries.md compares the methods.",
-            share=guessed / of,
+            "quasi values concludes that they do not, and believes in one value more than the model allows."
         )
-
-
-def find_determined_quasi(table: PublishedTable) -> Iterator[Finding]:
-    """Find published columns by which a reader can undo the generalization of a quasi column."""
-    if table.publication is not None:
-        from shoal.audit.determined import split_classes  # only a run has the source rows for it
-
-        yield from split_classes(table, table.publication.source)
+        fix = (
+            "Ask for a stricter model than you need, make fewer columns quasi, or accept this with a reason: "
+            "docs/adversaries.md compares the methods."
+        )
+        yield Finding("method-reveals", "high", table.names("sensitive"), text, fix, share=guessed / of)
 
 
 def find_empty_promises(table: PublishedTable) -> Iterator[Finding]:
@@ -297,14 +263,12 @@ def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
     for name in rows.sensitive:
         count = rows.alone_under_label(name)
         if count.n:
-            yield table.grade(
-                "lone-records",
-                count.n,
-                (name,),
+            text = (
                 f"{_share(count, rows)} alone in their class, with a label instead of their value of {name}: anyone "
-                "who knows a person's quasi-identifiers finds the record and everything else in it.",
-                "Add k-anonymity to the model of values, or remove defend: false from the method sweep.",
+                "who knows a person's quasi-identifiers finds the record and everything else in it."
             )
+            fix = "Add k-anonymity to the model of values, or remove defend: false from the method sweep."
+            yield table.grade("lone-records", count.n, (name,), text, fix)
 
 
 def find_near_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
@@ -328,14 +292,12 @@ def find_near_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
 def find_no_promise(table: PublishedTable) -> Iterator[Finding]:
     """Find releases without a privacy model, except synthetic rows, which are differentially private."""
     if not table.models and table.form.of_people:
-        yield Finding(
-            "no-promise",
-            "high",
-            (),
+        text = (
             "There are no guarantees: the policy has no privacy model, so neither the method nor the verifier "
-            "considered whether people can be found in this table.",
-            "Add a model under privacy, such as k-anonymity, and a method that reaches it.",
+            "considered whether people can be found in this table."
         )
+        fix = "Add a model under privacy, such as k-anonymity, and a method that reaches it."
+        yield Finding("no-promise", "high", (), text, fix)
 
 
 def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
@@ -347,15 +309,12 @@ def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
     for name in rows.sensitive:
         count = rows.one_value(name)
         if count.n:
-            yield Finding(
-                "one-value-classes",
-                "high",
-                (name,),
+            text = (
                 f"{_share(count, rows)} in {table.form.plural} in which all records have the same value of {name}: "
-                "anyone who knows a person's quasi-identifiers learns it.",
-                f"Anonymize with a model of values for {name}, such as distinct-l-diversity with l of at least 2.",
-                share=min(count.n / rows.n_rows, 1.0),
+                "anyone who knows a person's quasi-identifiers learns it."
             )
+            fix = f"Anonymize with a model of values for {name}, such as distinct-l-diversity with l of at least 2."
+            yield Finding("one-value-classes", "high", (name,), text, fix, share=min(count.n / rows.n_rows, 1.0))
 
 
 def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
@@ -364,19 +323,17 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
     The check reads the source once. An identifier with more than 50 records per value on average, such as a hospital's
     name, is only reported as information, because it may not identify people.
     """
-    if table.given is None or table.given[0].units or not (table.models or not table.form.of_people):
+    if table.origin is None or table.origin[0].units or not (table.models or not table.form.of_people):
         return
     if table.publication is not None and (times := table.publication.multiplicity) > 1:
-        yield Finding(
-            "repeated-people",
-            "high",
-            (),
+        text = (
             f"Every combination of values that occurs has a multiple of {times} records, as in a table that was given "
             f"{times} times: the people would be {table.rows.n_rows // times:,} rather than {table.rows.n_rows:,}, and "
-            "guarantees about records may not hold for them.",
-            "Give every record once, and name the column that identifies people with --unit.",
+            "guarantees about records may not hold for them."
         )
-    policy, *_, given = table.given[0], *layers(table.given[1])
+        fix = "Give every record once, and name the column that identifies people with --unit."
+        yield Finding("repeated-people", "high", (), text, fix)
+    policy, *_, given = table.origin[0], *layers(table.origin[1])
     left_out = set(policy.names("identifier")) - {policy.survey_weight}  # a weight does not identify people
     names = [name for name in given.schema.names if name in left_out]
     names = [name for name in names if is_flat(given.schema.field(name).type)]
@@ -389,15 +346,17 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
     for name in names:
         different = keys[name].distinct()
         if keys[name].repeats:
-            yield Finding(
-                "repeated-people",
-                "high" if records[name] <= MOST_RECORDS * different.n else "info",
-                (name,),
+            text = (
                 f"Column {name!r}, an identifier, has {different} different values in {records[name]:,} records. "
                 "If these identify people, some have several records, and guarantees about records may not hold for "
-                "people: k records in a class may belong to fewer than k people.",
+                "people: k records in a class may belong to fewer than k people."
+            )
+            fix = (
                 f"Name {name!r} as unit (or household), so that people are counted; take one record per person by "
-                "sample: {one_per: unit}; or accept this if the column does not identify people.",
+                "sample: {one_per: unit}; or accept this if the column does not identify people."
+            )
+            yield Finding(
+                "repeated-people", "high" if records[name] <= MOST_RECORDS * different.n else "info", (name,), text, fix
             )
 
 
@@ -456,21 +415,19 @@ def find_unprotected_sensitive(table: PublishedTable) -> Iterator[Finding]:
         if not any(not named or named == {name} for named in covering):
             joint = any(name in named for named in covering)
             jointly = " by itself (a model covers it only together with others)" if joint else ""
-            yield Finding(
-                "unprotected-sensitive",
-                "high",
-                (name,),
+            text = (
                 f"{name} is sensitive, and no model of the policy covers it{jointly}: how evenly its values are "
-                "spread within classes was neither planned nor checked.",
-                f"Add a model of values for {name}, such as distinct-l-diversity or t-closeness.",
+                "spread within classes was neither planned nor checked."
             )
+            fix = f"Add a model of values for {name}, such as distinct-l-diversity or t-closeness."
+            yield Finding("unprotected-sensitive", "high", (name,), text, fix)
 
 
 CHECKS: dict[str, Callable[[PublishedTable], Iterable[Finding]]] = {
     "above-threshold": find_above_threshold,
     "below-shuffled": find_below_shuffled,
     "constant-parts": find_constant_parts,
-    "determined-quasi": find_determined_quasi,
+    "determined-quasi": split_classes,
     "empty-promise": find_empty_promises,
     "isolating-columns": find_isolating_columns,
     "lone-records": find_lone_records,

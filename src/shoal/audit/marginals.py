@@ -21,6 +21,7 @@ from shoal.core.dictionaries import split_values
 from shoal.core.errors import ShoalError
 from shoal.manifest import Manifest
 from shoal.policy.policy import Policy
+from shoal.release.covers import read_intervals
 from shoal.release.forms.base import Form
 from shoal.sources.base import Source
 from shoal.taxonomies.builders import TaxonomyBuilder
@@ -100,7 +101,7 @@ def _drop_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class ComparedColumn:
     """An attribute whose values are compared: its tree and, for numbers and dates, the positions of its leaves.
 
     Values that are not the attribute's, such as tokens, have their own leaf after all others.
@@ -111,7 +112,7 @@ class Compared:
     places: FloatArray | None  # (n_leaves,) but for the missing one; None for categories
 
     @classmethod
-    def of(cls, name: str, declared: TaxonomyBuilder | None, column: pa.ChunkedArray) -> Compared:
+    def of(cls, name: str, declared: TaxonomyBuilder | None, column: pa.ChunkedArray) -> ComparedColumn:
         """Use the declared tree, or a tree of the values in a *column* of the source."""
         values = column.unique()
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
@@ -128,7 +129,7 @@ class Compared:
     def find_leaves(self, values: pa.Array) -> CodeArray:
         """Return (n_values,) the leaf of each value: for whole numbers and dates the nearest one.
 
-        >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40]]))
+        >>> age = ComparedColumn.of("age", None, pa.chunked_array([[20, 30, 40]]))
         >>> age.find_leaves(pa.array(["24.9", "1000", "gA7x"])).tolist()
         [0, 2, 3]
         """
@@ -193,10 +194,10 @@ class Compared:
     def find_runs(self, covers: Sequence[Cover]) -> tuple[IntArray, IntArray, IntArray]:
         """Return (n_runs,) the begins and ends of runs of leaves, and the cover of each.
 
-        >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40, 50]]))
+        >>> age = ComparedColumn.of("age", None, pa.chunked_array([[20, 30, 40, 50]]))
         >>> [part.tolist() for part in age.find_runs([{"from": 25, "below": 50}, {"any": True}])]
         [[1, 0], [3, 4], [0, 1]]
-        >>> town = Compared.of("town", None, pa.chunked_array([["Bonn", "Hof", "Ulm"]]))
+        >>> town = ComparedColumn.of("town", None, pa.chunked_array([["Bonn", "Hof", "Ulm"]]))
         >>> [part.tolist() for part in town.find_runs([{"values": ["Ulm", "Bonn"]}, {"values": ["Kiel"]}])]
         [[0, 2, 3], [1, 3, 4], [0, 0, 1]]
         """
@@ -205,7 +206,7 @@ class Compared:
         listed = pa.array([value for values in named for value in values], pa.string())
         found = np.split(self.find_leaves(listed), np.cumsum([len(values) for values in named]))
         scale, missing = self.taxonomy.scale, self.taxonomy.missing
-        ordered = _Ordered(scale.leaves) if isinstance(scale, Categories | Prefixes) else None
+        ordered = _TextOrder(scale.leaves) if isinstance(scale, Categories | Prefixes) else None
         runs: list[tuple[int, int, int]] = []
         for place, cover in enumerate(covers):
             if "any" in cover:
@@ -241,20 +242,16 @@ class Compared:
 
     def _read_ends(self, covers: Sequence[Cover]) -> list[tuple[float, float]]:
         """Return the begins and ends of intervals; an open one extends to the first leaf, or just behind the last."""
-        ends = [None if (end := cover[key]) is None else str(end) for cover in covers for key in ("from", "below")]
-        texts_of = pa.array(ends, pa.string())
-        read = decimal_numbers(texts_of)[0] if self.taxonomy.scale.kind == "number" else days(texts_of)[0]
         outer = [0.0, 0.0] if self.places is None else [self.places[0], np.nextafter(self.places[-1], np.inf)]
-        is_open = np.array([end is None for end in ends], dtype=np.bool_).reshape(-1, 2)
-        found = np.where(is_open, outer, read.astype(np.float64).reshape(-1, 2))
-        return [(low, high) for low, high in found.tolist()]
+        found = np.stack(read_intervals(covers, self.taxonomy.scale.kind, None)[1:], axis=1)[: len(covers)]
+        return [(low, high) for low, high in np.where(np.isinf(found), outer, found).tolist()]
 
     def find_bounds(self, covers: Sequence[Cover]) -> FloatArray:
         """Return (n_covers, 2) the smallest and largest number of each cover, NaN if it has no number.
 
-        Open ends extend to the attribute's.
+        An open end extends to the attribute's smallest or largest number.
 
-        >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40]]))
+        >>> age = ComparedColumn.of("age", None, pa.chunked_array([[20, 30, 40]]))
         >>> age.find_bounds([{"from": 25, "below": 35}, {"any": True}, {"values": ["30"]}]).tolist()
         [[25.0, 34.0], [20.0, 40.0], [30.0, 30.0]]
         """
@@ -281,7 +278,7 @@ class Compared:
         return found.astype(np.float64), valid
 
 
-class _Ordered:
+class _TextOrder:
     """Leaves that are texts, in the order of these."""
 
     def __init__(self, leaves: pa.Array) -> None:
@@ -305,7 +302,7 @@ class _Ordered:
 class SourceTables:
     """The source's side of all scores: its columns in bins, and the references for releases of it."""
 
-    columns: tuple[Compared, ...]
+    columns: tuple[ComparedColumn, ...]
     bins: Bins
     weight: str | None  # the column of survey weights, if records have them
     n_all_rows: int  # of the source; those in the bins may be a sample
@@ -325,7 +322,7 @@ class SourceTables:
         """Use the rows of a table of *n_all_rows*, or of a sample of it."""
         weight = policy.survey_weight
         records = np.ones(rows.num_rows) if weight is None else read_weights(rows.column(weight), weight)
-        columns = tuple(Compared.of(name, policy.attributes[name].taxonomy, rows.column(name)) for name in names)
+        columns = tuple(ComparedColumn.of(name, policy.attributes[name].taxonomy, rows.column(name)) for name in names)
         edges, bins = [], []
         for one in columns:
             leaves = one.encode(rows.column(one.name))
@@ -364,7 +361,7 @@ class SourceTables:
 
     @staticmethod
     def bin_published(
-        one: Compared, column: pa.ChunkedArray, manifest: Manifest, edges: IntArray, records: FloatArray
+        one: ComparedColumn, column: pa.ChunkedArray, manifest: Manifest, edges: IntArray, records: FloatArray
     ) -> Binned:
         """Return a published column in bins between *edges*, with the *records* of each label spread over its values.
 
@@ -377,7 +374,7 @@ class SourceTables:
         return Binned(bins.astype(np.int32), np.eye(len(edges) - 1))
 
 
-def list_labels(one: Compared, column: pa.ChunkedArray, manifest: Manifest) -> Mapping[str, Cover] | None:
+def list_labels(one: ComparedColumn, column: pa.ChunkedArray, manifest: Manifest) -> Mapping[str, Cover] | None:
     """Return the cover of each text of a published column; None if it publishes values."""
     change = manifest.techniques.get(one.name, {})
     rounding = change if change.get("technique") == "rounding" else None

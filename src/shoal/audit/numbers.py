@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from shoal.audit.determined import take_rows
 from shoal.audit.marginals import RowSample
 from shoal.columns.base import TreatedSource, read_traces
 from shoal.columns.numbers import column_numbers
@@ -67,16 +68,13 @@ class ChangedNumbers:
         if not self.rows.n_rows:
             return None
         table = self.rows.table().sort_by(ROW)
-        places, first_row, taken = table.column(ROW).to_numpy(), 0, []
+        places = table.column(ROW).to_numpy()
         before = next((layer.given for layer in layers(source) if isinstance(layer, TreatedSource)), source)
-        for batch in before.batches(self.names):
-            start, stop = np.searchsorted(places, [first_row, first_row + batch.num_rows])
-            taken.append(batch.take(pa.array(places[start:stop] - first_row)))
-            first_row += batch.num_rows
+        taken = pa.Table.from_batches(take_rows(before, self.names, places, coded=False))
         numbers: dict[str, tuple[FloatArray, FloatArray]] = {}
         for name in self.names:
             with suppress(InputError):  # other values than numbers
-                both = pa.Table.from_batches(taken).column(name), table.column(name)
+                both = taken.column(name), table.column(name)
                 given, shown = (column_numbers(each.combine_chunks(), name) for each in both)
                 if (given[1] & shown[1]).any():
                     numbers[name] = np.where(given[1], given[0], np.nan), np.where(shown[1], shown[0], np.nan)

@@ -115,20 +115,20 @@ def _verdict(raw: RawTable, requirement: Requirement, people: IntArray) -> Model
     uncovered = 0
     if requirement.values is not None:
         values = ValueClasses.of(raw, requirement.values[: len(raw.records)], requirement.n_values)
-        result = measure(model, whole, values.wide() if model.knows_values else values.narrow())
+        achieved, n_missed = measure(model, whole, values.wide() if model.knows_values else values.narrow())
     else:
         candidates = None
         if requirement.population is not None:
             candidates, uncovered = raw.people(requirement)
         classes_of_people = ClassHistograms(people, population=candidates)
-        missed = ~model.holds(classes_of_people, whole)
-        result = Measured(model.worst(classes_of_people, whole), int(raw.sizes[missed].sum()))
+        achieved = model.worst(classes_of_people, whole)
+        n_missed = int(raw.sizes[~model.holds(classes_of_people, whole)].sum())
         if isinstance(model, TableModel):
             holds = model.holds_together(people)
-            return ModelVerdict(model, holds, model.reach_together(people), 0 if holds else result.n_missed)
+            return ModelVerdict(model, holds, model.reach_together(people), 0 if holds else n_missed)
     # People whom no class covers cannot be in the table.
     absent = isinstance(model, DeltaPresence) and model.min > 0 and uncovered > 0
-    return ModelVerdict(model, result.n_missed == 0 and not absent, result.achieved, result.n_missed)
+    return ModelVerdict(model, n_missed == 0 and not absent, achieved, n_missed)
 
 
 def _verdict_of_people(raw: RawTable, requirement: Requirement, class_of: AnyIntArray) -> ModelVerdict:
@@ -165,7 +165,7 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
     n_values = len(occurring)
     values = ValueClasses.of(raw, codes.reshape(-1).astype(np.int32), n_values)
     whole = Whole(raw.n_records, values.whole())
-    distinct, simple, entropy, recursive_2, recursive_3 = (
+    (distinct_l, n_certain), (simple_l, _), (entropy_l, _), (recursive_2, _), (recursive_3, _) = (
         measure(model, whole, values.narrow())
         for model in (
             DistinctLDiversity(l=2),
@@ -179,12 +179,12 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
     return SensitiveRisk(
         attribute=attribute.name,
         values=n_values,
-        certain_records=distinct.n_missed,  # a class violates distinct 2-diversity if it has one value
-        distinct_l=int(distinct.achieved),
-        simple_l=simple.achieved,
-        entropy_l=entropy.achieved,
-        recursive_c_l2=recursive_2.achieved,
-        recursive_c_l3=recursive_3.achieved,
+        certain_records=n_certain,  # a class violates distinct 2-diversity if it has one value
+        distinct_l=int(distinct_l),
+        simple_l=simple_l,
+        entropy_l=entropy_l,
+        recursive_c_l2=recursive_2,
+        recursive_c_l3=recursive_3,
         t_equal=largest_distance(TCloseness(t=1), values, whole),
         t_ordered=largest_distance(ordered, values, whole) if _is_ordered(raw, number) else None,
     )
@@ -249,20 +249,13 @@ def _cut(which: IntArray, width: int) -> list[IntArray]:
     return np.split(which, range(step, len(which), step))
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The strongest main parameter of a model that all classes satisfy, and the number of records that violate it."""
-
-    achieved: float
-    n_missed: int
-
-
-def measure(model: PrivacyModel, whole: Whole, classes: Iterable[ClassHistograms]) -> Measured:
+def measure(model: PrivacyModel, whole: Whole, classes: Iterable[ClassHistograms]) -> tuple[float, int]:
+    """Return the strongest main parameter that all classes satisfy, and the records of classes that violate it."""
     reached, missed = [], 0
     for block in classes:
         reached.append(model.worst(block, whole))
         missed += int(block.sizes[~model.holds(block, whole)].sum())
-    return Measured(_find_worst(model, reached), missed)
+    return _find_worst(model, reached), missed
 
 
 def largest_distance(model: TCloseness, values: ValueClasses, whole: Whole) -> float:

@@ -130,10 +130,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class SearchRisk(Figures):
-    """The probability that a record is matched with the right person.
-
-    The highest, the mean, and shares above thresholds.
-    """
+    """The probability that a record is matched with the right person, over all records."""
 
     highest: float
     mean: float

@@ -30,10 +30,7 @@ _UNDERFITS = 1.96  # standard errors
 
 @dataclass(frozen=True, slots=True)
 class LogLinearRisk(Figures):
-    """A model of main effects and some two-way interactions, the strongest first.
-
-    Or the reason why it was not fitted.
-    """
+    """A model of main effects and some two-way interactions, the strongest first, or why it was not fitted."""
 
     interactions: int  # pairs of attributes: none (independence), enough, or all
     population_uniques: float | None = None  # tau1: unique records expected to be unique in the population

@@ -84,7 +84,7 @@ class SpecialUniques:
     def by_size(self) -> tuple[int, ...]:
         """Return the records by the size of their smallest MSU, from 1.
 
-        Last, the records that only larger sets single out.
+        The last entry counts the records that only larger sets single out.
         """
         counts = np.bincount(self.smallest[self.unique], minlength=self.largest + 1)
         return (*(int(count) for count in counts[1:]), int(counts[0]))
@@ -191,7 +191,7 @@ def _split(
     return groups, used, n_lone
 
 
-class _Found(NamedTuple):
+class _SetCount(NamedTuple):
     """A set of attributes, and the records that it singles out."""
 
     members: Members
@@ -200,20 +200,22 @@ class _Found(NamedTuple):
     alone: CodeArray  # cells of one record that the last attribute singles out, and the others do not
 
 
-def _walk_below(columns: Sequence[CodedColumn], members: Members, parent: Partition, largest: int) -> Iterator[_Found]:
+def _walk_below(
+    columns: Sequence[CodedColumn], members: Members, parent: Partition, largest: int
+) -> Iterator[_SetCount]:
     """Yield the set *members*, whose last one is not yet in *parent*, and all sets that extend it."""
     here = parent.split(columns[members[-1]])
     if here.alone is not None:
-        yield _Found(members, here.n_classes, here.n_unique, here.alone)
+        yield _SetCount(members, here.n_classes, here.n_unique, here.alone)
     if len(members) < largest:
         for member in range(len(columns) - 1, members[-1], -1):
             yield from _walk_below(columns, (*members, member), here, largest)
 
 
-def _walk(columns: Sequence[CodedColumn], whole: Partition, largest: int) -> Iterator[_Found]:
+def _walk(columns: Sequence[CodedColumn], whole: Partition, largest: int) -> Iterator[_SetCount]:
     """Yield every set once, after all of its subsets."""
 
-    def walk_below(parent: Partition, members: Members) -> list[_Found]:
+    def walk_below(parent: Partition, members: Members) -> list[_SetCount]:
         return list(_walk_below(columns, members, parent, largest))
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:

@@ -1,7 +1,4 @@
-"""How easily people are found by the sizes of classes and buckets.
-
-Records, persons with many records, and households.
-"""
+"""How easily records, persons with many records, and households are found by the sizes of classes and buckets."""
 
 from __future__ import annotations
 
@@ -152,10 +149,7 @@ def household_risk(column: str, found: Appearances) -> HouseholdRisk:
 
 
 def _members(found: Appearances, named: BoolArray) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return members of households.
-
-    Their household, the probability that they are missed, and the number of equal ones.
-    """
+    """Return the household of each member, the probability of missing the member, and the number of equal members."""
     if found.household is None:
         raise TypeError("households are not known")
     missed = 1 - 1 / found.class_sizes()[found.class_of[named]]

@@ -84,7 +84,7 @@ class Lookup(NamedTuple):
     outer: IntArray
 
 
-class Seen(NamedTuple):
+class PairSummary(NamedTuple):
     """The results of examining pairs of boxes; see ``link_pairs``."""
 
     below: BoolArray  # (n_boxes,) boxes of pairs below the floor
@@ -259,7 +259,7 @@ def _keep_worst(worst: IntArray, distinct: int, share: int, i: int, j: int) -> N
 @kernel
 def link_pairs(
     boxes: Boxes, sequence: IntArray, there: Boxes, index: BoxIndex, n_values: int, floor: int, logs: FloatArray,
-    seen: Seen,
+    seen: PairSummary,
 ) -> None:  # fmt: skip
     """Examine all pairs of boxes that meet, without listing them.
 

@@ -28,9 +28,9 @@ MOST_BOXES = 2**25
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """The plan that a release was made by. A class of it is a set of points.
+    """The plan that a release was made by.
 
-    One or several boxes with the same counts.
+    A class of a plan is a set of points: one or several boxes with the same counts.
     """
 
     digest: str

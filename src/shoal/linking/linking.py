@@ -15,10 +15,10 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.linking import kernels
 from shoal.linking.beliefs import BeliefJudge
-from shoal.linking.kernels import Boxes, BoxIndex, Histograms, Seen
+from shoal.linking.kernels import Boxes, BoxIndex, Histograms, PairSummary
 from shoal.linking.linkable import Linkable
 from shoal.linking.reading import Linked, read_linkables
-from shoal.linking.result import PopulationLinkage, Remaining, TargetLinkage, WorstCase
+from shoal.linking.result import PopulationLinkage, RemainingValues, TargetLinkage, WorstCase
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
 from shoal.release.sliced.table import number_rows
@@ -137,8 +137,8 @@ def _link_target(
     return TargetLinkage(
         releases=tuple(each.name for each in linkables),
         sensitive=chosen,
-        remaining=Remaining.of(np.min([each[0] for each in sums], axis=0), texts),
-        alone=tuple(Remaining.of(each[0], texts) for each in sums),
+        remaining=RemainingValues.of(np.min([each[0] for each in sums], axis=0), texts),
+        alone=tuple(RemainingValues.of(each[0], texts) for each in sums),
         **_common_plan(linkables),
     )
 
@@ -309,7 +309,7 @@ def _join_releases(space: Space, indexes: Sequence[BoxIndex], count: int) -> tup
     return boxes, members
 
 
-def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, floor: int) -> Seen:
+def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, floor: int) -> PairSummary:
     """Examine all pairs of boxes that meet, in threads, each with whole owners."""
     both = (boxes.histograms, there.histograms)
     most = max(int(np.add.reduceat(each.counts, each.start[:-1]).max()) for each in both)
@@ -321,20 +321,20 @@ def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, f
         edges = np.searchsorted(of, of[np.arange(1, _PARTS) * len(of) // _PARTS])
         parts = np.split(sequence, np.unique(edges))
 
-    def look(part: IntArray) -> Seen:
+    def look(part: IntArray) -> PairSummary:
         n, n_there = len(boxes.hulls), len(there.hulls)
         below, below_there, met, met_there = (np.zeros(size, dtype=np.bool_) for size in (n, n_there, n, n_there))
         worst, least = np.full((WORST, 4), _NONE, dtype=np.int64), np.full(3, np.inf)
-        seen = Seen(below, below_there, met, met_there, worst, least, np.zeros(3, dtype=np.int64))
+        seen = PairSummary(below, below_there, met, met_there, worst, least, np.zeros(3, dtype=np.int64))
         kernels.link_pairs(boxes, part, there, index, n_values, floor, logs, seen)
         return seen
 
     with ThreadPoolExecutor() as threads:
-        every = Seen(*map(np.stack, zip(*threads.map(look, parts), strict=True)))
+        every = PairSummary(*map(np.stack, zip(*threads.map(look, parts), strict=True)))
     worst = np.concatenate(every.worst)
     worst = worst[np.lexsort((-worst[:, 1], worst[:, 0]))[:WORST]]
     below, below_there, met, met_there = (np.logical_or.reduce(each) for each in every[:4])
-    return Seen(below, below_there, met, met_there, worst, every.least.min(axis=0), every.totals.sum(axis=0))
+    return PairSummary(below, below_there, met, met_there, worst, every.least.min(axis=0), every.totals.sum(axis=0))
 
 
 def _join(space: Space, boxes: Boxes, members: IntArray, each: Boxes, index: BoxIndex) -> tuple[Boxes, IntArray]:

@@ -13,13 +13,13 @@ from shoal.linking.linkable import Linkable
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class RemainingValues:
     """The sensitive values that remain for a person, with their counts, most frequent first."""
 
     counts: Mapping[str, int]
 
     @classmethod
-    def of(cls, counts: IntArray, values: Sequence[str]) -> Remaining:
+    def of(cls, counts: IntArray, values: Sequence[str]) -> RemainingValues:
         """Leave out values with a count of 0."""
         order = np.argsort(-counts, kind="stable")
         return cls({values[place]: int(counts[place]) for place in order.tolist() if counts[place] > 0})
@@ -35,11 +35,11 @@ class Remaining:
 
     @property
     def entropy_l(self) -> float:
-        """The exponential of the entropy, the number of equally frequent values with the same entropy.
+        """The exponential of the entropy; 0 if no value remains.
 
-        0 if no value remains.
+        It is the number of equally frequent values with the same entropy.
 
-        >>> round(Remaining({"flu": 2, "gout": 2}).entropy_l, 9)
+        >>> round(RemainingValues({"flu": 2, "gout": 2}).entropy_l, 9)
         2.0
         """
         if not self.counts:
@@ -64,14 +64,14 @@ class WorstCase(Figures):
     """
 
     classes: tuple[Mapping[str, str], ...]  # attribute -> label; empty for a sliced release
-    remaining: Remaining
+    remaining: RemainingValues
 
     @classmethod
     def of(
         cls, linkables: Sequence[Linkable], members: Sequence[int], left: IntArray, texts: Sequence[str]
     ) -> WorstCase:
         classes = tuple(each.describe(box) for each, box in zip(linkables, members, strict=True))
-        return cls(classes, Remaining.of(left, texts))
+        return cls(classes, RemainingValues.of(left, texts))
 
     def as_dict(self) -> dict[str, object]:
         """Return it for JSON, with the number of remaining values but not the values."""
@@ -85,8 +85,8 @@ class TargetLinkage:
 
     releases: tuple[str, ...]
     sensitive: str
-    remaining: Remaining
-    alone: tuple[Remaining, ...]  # the values that each release leaves by itself
+    remaining: RemainingValues
+    alone: tuple[RemainingValues, ...]  # the values that each release leaves by itself
     plan: str | None = None  # digest of the plan of all the releases
     promised: int | None = None  # number of values that this plan guarantees
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.audit.marginals import Compared, RowSample, SourceTables, cut_numbers, factor, list_labels
+from shoal.audit.marginals import ComparedColumn, RowSample, SourceTables, cut_numbers, factor, list_labels
 from shoal.columns.base import read_traces
 from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.core.kernels import same_rows
@@ -163,7 +163,7 @@ class BeforeAfter:
             if self._read(one).covers is None and isinstance(one.taxonomy.scale, Numbers):
                 taxonomy = cut_numbers(np.append(ends[:-1], np.inf))
                 taxonomy = taxonomy if one.taxonomy.missing is None else taxonomy.with_missing()
-                one = Compared(name, taxonomy, ends[:-1])
+                one = ComparedColumn(name, taxonomy, ends[:-1])
             groups = _cut_groups(one, ends)
         counted = np.stack([groups.gather(counts) for counts in self._count(one, groups.edges)])  # (3, n_groups)
         shown = [at for at in range(len(groups.names)) if counted[:, at].any() or at < len(groups.names) - len(_REST)]
@@ -305,10 +305,10 @@ class BeforeAfter:
             for size, at, row in zip(sizes[smallest].tolist(), start.tolist(), values, strict=True)
         )
 
-    def _column(self, name: str) -> Compared:
+    def _column(self, name: str) -> ComparedColumn:
         return self.tables.columns[self.names.index(name)]
 
-    def _read(self, one: Compared) -> Published:
+    def _read(self, one: ComparedColumn) -> Published:
         """Return what a column publishes, text by text."""
         item, texts = factor(self.published.column(one.name))
         labels = list_labels(one, self.published.column(one.name), self.form.manifest)
@@ -321,13 +321,13 @@ class BeforeAfter:
         covers = [{"missing": True} if text is None else labels[text] for text in shown]
         return Published(item, texts, covers, one.find_bounds(covers))
 
-    def _bin(self, one: Compared, edges: IntArray) -> Binned:
+    def _bin(self, one: ComparedColumn, edges: IntArray) -> Binned:
         """Return the published column in bins, that of suppressed values last."""
         column = self.published.column(one.name)
         binned = self.tables.bin_published(one, column, self.form.manifest, edges, self.records[1])
         return replace(binned, shares=np.column_stack([binned.shares, binned.shares.sum(axis=1) == 0]))
 
-    def _count(self, one: Compared, edges: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _count(self, one: ComparedColumn, edges: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return (n_bins,) the records of each bin before and after, and of these the ones under labels of this bin."""
         bins = np.searchsorted(edges, one.encode(self.source.column(one.name)), side="right") - 1
         binned = self._bin(one, edges)
@@ -335,7 +335,7 @@ class BeforeAfter:
         sure = binned.shares > 1 - 1e-9
         return sum_weights(bins, self.records[0], len(edges)), items @ binned.shares, items @ sure
 
-    def _choose_ends(self, one: Compared) -> FloatArray | None:
+    def _choose_ends(self, one: ComparedColumn) -> FloatArray | None:
         """Return round numbers between which bins lie; None if all numbers are the same, or there are none."""
         codes, values = factor(self.source.column(one.name))
         numbers, valid = one.read_numbers(values)
@@ -348,7 +348,7 @@ class BeforeAfter:
         step = step if isinstance(one.taxonomy.scale, Numbers) and not one.taxonomy.scale.whole else max(step, 1.0)
         return np.arange(np.floor(low / step), np.floor(high / step) + 2) * step
 
-    def _choose_groups(self, one: Compared, most: int) -> Groups:
+    def _choose_groups(self, one: ComparedColumn, most: int) -> Groups:
         """Return the most frequent values of a column, each alone, in their order if there are no others."""
         leaves = sum_weights(one.encode(self.source.column(one.name)), self.records[0], one.unknown + 1)
         n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
@@ -365,7 +365,7 @@ class BeforeAfter:
         names = [one.taxonomy.labels[leaf] for leaf in chosen.tolist()]
         return _end_groups(one, edges, group, names)
 
-    def _merge_bins(self, one: Compared, most: int) -> Groups:
+    def _merge_bins(self, one: ComparedColumn, most: int) -> Groups:
         """Return the bins of numbers that scores are made of, several together."""
         n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
         edges = self.tables.bins.edges[self.names.index(one.name)]
@@ -376,7 +376,7 @@ class BeforeAfter:
         return _end_groups(one, np.unique(edges), list(range(len(names))), names)
 
 
-def _end_groups(one: Compared, edges: IntArray, group: Sequence[int], names: Sequence[str]) -> Groups:
+def _end_groups(one: ComparedColumn, edges: IntArray, group: Sequence[int], names: Sequence[str]) -> Groups:
     """Add the groups of other values, of missing ones, of what is no value, and of suppressed ones."""
     n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
     group = [own for own, edge in zip([*group, 0, 0], edges[:-1].tolist(), strict=False) if edge < n_values]
@@ -387,7 +387,7 @@ def _end_groups(one: Compared, edges: IntArray, group: Sequence[int], names: Seq
     return Groups(edges, np.array([*group, *last, len(named) - 1]), tuple(named))
 
 
-def _cut_groups(one: Compared, ends: FloatArray) -> Groups:
+def _cut_groups(one: ComparedColumn, ends: FloatArray) -> Groups:
     """Return the leaves between some numbers; the first and the last group have all that lie beyond."""
     n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
     places = np.zeros(0) if one.places is None else one.places[:n_values]
@@ -402,7 +402,7 @@ def _cut_groups(one: Compared, ends: FloatArray) -> Groups:
     return _end_groups(one, np.unique([*edges, one.taxonomy.n_leaves, one.unknown + 1]), group, names)
 
 
-def _find_level(one: Compared, n_values: int, most: int) -> Groups | None:
+def _find_level(one: ComparedColumn, n_values: int, most: int) -> Groups | None:
     """Return the groups of the lowest level of the tree that has no more than *most*; None if only the root has."""
     for height in range(1, one.taxonomy.height):
         nodes = one.taxonomy.node_at(height)[:n_values]

@@ -26,7 +26,7 @@ NEW = 0  # the provisional number of a new release
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PopulationState:
     """The state of a population when a run linked its releases: if it has changed, the run must link again."""
 
     name: str
@@ -88,11 +88,13 @@ class Ledger:
         (rows,) = self._read("evaluation")
         return [_evaluation(row) for row in rows if population in (None, row["population"])]
 
-    def look_at(self, population: str) -> Seen:
+    def look_at(self, population: str) -> PopulationState:
         """Return the present state of a population."""
         populations, entries = self._look()
         releases = tuple(entry.number for entry in entries if entry.population == population and entry.counts)
-        return Seen(population, releases, populations[population].limits if population in populations else None)
+        return PopulationState(
+            population, releases, populations[population].limits if population in populations else None
+        )
 
     def unpack(self, entry: records.Entry, folder: Path) -> None:
         """Write the public files of a release into a folder; a file that differs from the one entered is an error."""
@@ -108,8 +110,8 @@ class Ledger:
     def enter(
         self,
         draft: dict[str, Any],
-        packed: records.Packed,
-        seen: Seen,
+        packed: records.PackedFiles,
+        seen: PopulationState,
         limits: records.Limits,
         evaluations: Sequence[records.Evaluation],
     ) -> records.Entry | None:
@@ -169,7 +171,7 @@ class Ledger:
     def _add_limits(self, population: str, limits: records.Limits) -> None:
         self._add("limits", {"population": population, **asdict(limits)})
 
-    def _add_entry(self, draft: dict[str, Any], packed: records.Packed) -> int:
+    def _add_entry(self, draft: dict[str, Any], packed: records.PackedFiles) -> int:
         number = self._add("entry", {**draft, "files": packed.files, "version": shoal.__version__})
         pieces = [
             (number, name, place, content) for name, each in packed.pieces.items() for place, content in enumerate(each)
@@ -228,7 +230,7 @@ def _evaluation(row: dict[str, Any]) -> records.Evaluation:
 
 
 @dataclass(slots=True)
-class Entered:
+class PendingEntry:
     """A context in which a release of the ledger is moved into place, and which settles its entry at the end.
 
     After an error, the entry is marked as never published unless the files are in place. Without a ledger, the context
@@ -242,7 +244,7 @@ class Entered:
     findings: tuple[Finding, ...] = ()
     unsettled: list[str] = field(default_factory=list)  # why a published release could not be marked as such
 
-    def __enter__(self) -> Entered:
+    def __enter__(self) -> PendingEntry:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -13,7 +13,7 @@ from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageErr
 from shoal.core.progress import Progress
 from shoal.core.results import UNLINKED, Finding
 from shoal.core.wording import count_noun, join_words
-from shoal.linking.ledger.book import NEW, Entered, Ledger, Seen
+from shoal.linking.ledger.book import NEW, Ledger, PendingEntry, PopulationState
 from shoal.linking.ledger.evaluating import AttributeLinkage, LinkedRelease, Question, evaluate
 from shoal.linking.ledger.records import (
     EVERYBODY,
@@ -22,7 +22,7 @@ from shoal.linking.ledger.records import (
     LedgerOptions,
     Limits,
     Origin,
-    Packed,
+    PackedFiles,
     Spending,
     Terms,
     digest_files,
@@ -54,7 +54,7 @@ def check_ledger(options: LedgerOptions, destination: Path | None) -> None:
 
 def enter_verified(
     options: LedgerOptions, public: Path, destination: Path, policy: Policy, people: Source, progress: Progress
-) -> Entered:
+) -> PendingEntry:
     """Link a verified release, which waits at *public*, with the earlier ones about its population, and enter it.
 
     *people* are the rows that it was made of. The release is refused if a set of releases with it leaves any person
@@ -78,9 +78,9 @@ def enter(
     people: Source | None,
     origin: Origin,
     progress: Progress,
-) -> Entered:
+) -> PendingEntry:
     """Enter a release; an existing one, which was *added*, is not refused."""
-    packed = Packed.of(release.folder)
+    packed = PackedFiles.of(release.folder)
     cost = read_form(release.manifest).cost
     sensitive = release.manifest.names("sensitive")
     draft = {
@@ -118,7 +118,7 @@ def enter(
                 entry = ledger.enter(draft, packed, seen, limits, evaluations)
             if entry is not None:
                 evidence = _evidence(entry, limits, linked, earlier, spending)
-                return Entered(options.path, entry, warnings, evidence, find_unlinked(linked, earlier))
+                return PendingEntry(options.path, entry, warnings, evidence, find_unlinked(linked, earlier))
     raise UsageError(f"other runs keep writing to {options.path}; try again")
 
 
@@ -129,17 +129,17 @@ def _absent(path: Path) -> bool:
 
 def _look(
     options: LedgerOptions, unpacked: UnpackedReleases
-) -> tuple[Seen, list[str], list[Entry], list[LinkedRelease]]:
+) -> tuple[PopulationState, list[str], list[Entry], list[LinkedRelease]]:
     """Return the present state of the population, the names of all populations, and its releases."""
     if _absent(options.path):
-        return Seen(options.population or EVERYBODY, (), None), [], [], []
+        return PopulationState(options.population or EVERYBODY, (), None), [], [], []
     with Ledger.open(options.path, write=True) as ledger:
         seen = ledger.look_at(ledger.choose(options.population))
         earlier = [entry for entry in ledger.entries(seen.name) if entry.number in seen.releases]
         return seen, list(ledger.populations()), earlier, unpacked.read(ledger, earlier)
 
 
-def _find_limits(options: LedgerOptions, seen: Seen) -> Limits:
+def _find_limits(options: LedgerOptions, seen: PopulationState) -> Limits:
     """Return the limits of the population, with a floor that the options may raise."""
     limits = seen.limits or Limits()
     if options.floor is None:
@@ -208,7 +208,7 @@ def read_release(number: int, public: Path, terms: Terms) -> LinkedRelease:
 
 def add(
     options: LedgerOptions, folder: Path, source: Path | None, progress: Progress, policy: Path | None = None
-) -> Entered:
+) -> PendingEntry:
     """Verify a release and enter it as published; it exists already, so it is not refused.
 
     With its *source*, the release is verified against it, and linked for its rows. A *policy* has the earlier names of

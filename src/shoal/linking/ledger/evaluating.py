@@ -245,10 +245,7 @@ class _OneAttribute:
         return {column.name for each in read for column in each.columns}
 
     def _for_people(self, sets: Sequence[Set]) -> tuple[list[Evaluation], int, set[int]]:
-        """Evaluate sets for the people.
-
-        Also count people below the floor by any set, and return the releases covered.
-        """
+        """Evaluate sets for the people, count people below the floor by any set, and list the releases covered."""
         question = self._question
         if question.people is None:
             raise TypeError("no people were given")

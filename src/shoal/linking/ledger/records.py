@@ -216,14 +216,14 @@ class Evaluation(Figures):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packed:
+class PackedFiles:
     """A public folder as a ledger stores it."""
 
     files: Mapping[str, StoredFile]
     pieces: Mapping[str, Sequence[bytes]]
 
     @classmethod
-    def of(cls, public: Path) -> Packed:
+    def of(cls, public: Path) -> PackedFiles:
         pieces: dict[str, list[bytes]] = {}
         for path in sorted(public.iterdir()):
             try:
