@@ -95,7 +95,7 @@ def test_a_person_reads_a_table_and_reasons(folder: Path) -> None:
     assert "/400" in text
     assert "verdict" in text
     assert "Not tried" in text
-    assert "downcoding: no class was generalized" in text
+    assert "downcoding: classes were not generalized" in text
     assert NO_CONTROL not in text
     assert "person 1" not in text
 

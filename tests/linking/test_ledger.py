@@ -574,7 +574,7 @@ def test_newer_and_older_ledgers(place: Path) -> None:
     with sqlite3.connect(place / "ledger.db") as connection:
         for form, said in (
             (book.FORM - 1, "an older version of shoal .*`shoal ledger add`"),
-            (book.FORM + 1, "a newer shoal"),
+            (book.FORM + 1, "a newer version of shoal"),
         ):
             connection.execute(f"PRAGMA user_version = {form}")
             connection.commit()

@@ -7,16 +7,15 @@ from itertools import combinations, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from shoal.audit.counting import Count
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.audit.marginals import take_rows
+from shoal.core.arrays import CodeArray
 from shoal.core.dependence import SCREENED, determines, follow
 from shoal.core.dictionaries import encode_columns
 from shoal.core.kernels import same_rows
 from shoal.core.results import Finding
 from shoal.core.wording import join_words, percent
-from shoal.sources.base import Source
 
 if TYPE_CHECKING:
     from shoal.audit.findings import PublishedTable
@@ -80,12 +79,3 @@ def _find_dependences(
         others = [one for one in quasi if one not in known[first] + known[second]]
         if determined := [one for one in others if determines(joint, few[one])]:
             yield (first, second), determined, []
-
-
-def take_rows(source: Source, names: list[str], places: IntArray, *, coded: bool = True) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a source at these ascending places."""
-    first = 0
-    for batch in source.batches(names, dictionary=names if coded else ()):
-        start, stop = np.searchsorted(places, [first, first + batch.num_rows])
-        yield batch.take(pa.array(places[start:stop] - first))
-        first += batch.num_rows

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
-from shoal.audit.determined import split_classes
 from shoal.audit.evidence import measure_risks
 from shoal.core.dictionaries import fold_texts
 from shoal.core.results import ATTACK_FINDINGS, UNLINKED, Finding, Severity
@@ -164,6 +163,13 @@ def find_revealing_method(table: PublishedTable) -> Iterator[Finding]:
             "docs/adversaries.md compares the methods."
         )
         yield Finding("method-reveals", "high", table.names("sensitive"), text, fix, share=guessed / of)
+
+
+def find_determined_quasi(table: PublishedTable) -> Iterator[Finding]:
+    """Find published columns by which a reader can undo the generalization of a quasi column."""
+    from shoal.audit.determined import split_classes  # only a run has the source rows that it needs
+
+    return split_classes(table)
 
 
 def find_empty_promises(table: PublishedTable) -> Iterator[Finding]:
@@ -427,7 +433,7 @@ CHECKS: dict[str, Callable[[PublishedTable], Iterable[Finding]]] = {
     "above-threshold": find_above_threshold,
     "below-shuffled": find_below_shuffled,
     "constant-parts": find_constant_parts,
-    "determined-quasi": split_classes,
+    "determined-quasi": find_determined_quasi,
     "empty-promise": find_empty_promises,
     "isolating-columns": find_isolating_columns,
     "lone-records": find_lone_records,

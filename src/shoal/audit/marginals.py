@@ -21,7 +21,6 @@ from shoal.core.dictionaries import split_values
 from shoal.core.errors import ShoalError
 from shoal.manifest import Manifest
 from shoal.policy.policy import Policy
-from shoal.release.covers import read_intervals
 from shoal.release.forms.base import Form
 from shoal.sources.base import Source
 from shoal.taxonomies.builders import TaxonomyBuilder
@@ -87,6 +86,15 @@ class RowSample:
         if held.num_rows <= self._most or self._cluster is not None:
             return held
         return held.take(pa.array(np.sort(self._rng.choice(held.num_rows, self._most, replace=False))))
+
+
+def take_rows(source: Source, names: list[str], places: IntArray, *, coded: bool = True) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a source at these ascending places."""
+    first = 0
+    for batch in source.batches(names, dictionary=names if coded else ()):
+        start, stop = np.searchsorted(places, [first, first + batch.num_rows])
+        yield batch.take(pa.array(places[start:stop] - first))
+        first += batch.num_rows
 
 
 def _drop_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -242,6 +250,8 @@ class ComparedColumn:
 
     def _read_ends(self, covers: Sequence[Cover]) -> list[tuple[float, float]]:
         """Return the begins and ends of intervals; an open one extends to the first leaf, or just behind the last."""
+        from shoal.release.covers import read_intervals  # plain tables need no covers
+
         outer = [0.0, 0.0] if self.places is None else [self.places[0], np.nextafter(self.places[-1], np.inf)]
         found = np.stack(read_intervals(covers, self.taxonomy.scale.kind, None)[1:], axis=1)[: len(covers)]
         return [(low, high) for low, high in np.where(np.isinf(found), outer, found).tolist()]

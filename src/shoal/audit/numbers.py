@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.audit.determined import take_rows
-from shoal.audit.marginals import RowSample
+from shoal.audit.marginals import RowSample, take_rows
 from shoal.columns.base import TreatedSource, read_traces
 from shoal.columns.numbers import column_numbers
 from shoal.core.arrays import FloatArray, IntArray
@@ -158,11 +157,11 @@ def describe_linkage(found: Mapping[str, Any]) -> str:
     return said if len(found["columns"]) > 1 else f"{said} One number alone links poorly; with others it may link well."
 
 
-def describe_high(found: Mapping[str, Any], attributes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def describe_high(found: Mapping[str, Any], manifest: Manifest) -> list[str]:
     """Describe high linkage, and high interval disclosure of columns that are not quasi."""
     linkage = found["linkage"]
     said = [describe_linkage(linkage)] if linkage["nearest"] >= max(HIGH_LINKED, 2 * linkage["chance"]) else []
-    unknown = {name: one[0] for name, one in found["intervals"].items() if attributes[name]["role"] != "quasi"}
+    unknown = {name: one[0] for name, one in found["intervals"].items() if name not in manifest.names("quasi")}
     shares = {name: (one["rank_based"], one["rank_based_chance"]) for name, one in unknown.items()}
     high = [f"{name} ({percent(own)})" for name, (own, other) in shares.items() if own >= max(HIGH_SHARE, 2 * other)]
     interval = f"in the interval of {WIDTHS[0]}% of the ranks around the published number"

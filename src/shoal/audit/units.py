@@ -84,7 +84,7 @@ def person_risk(unit: str, found: Appearances) -> PersonRisk:
     sizes = found.class_sizes()
     named = found.person != MISSING
     if not named.any():
-        raise InputError(f"column {unit!r} has no values: every record is missing one")
+        raise InputError(f"column {unit!r} names no person: every record is missing a value")
     person, records = found.person[named], found.records[named]
     of_person = np.bincount(person, weights=records).astype(np.int64)
     of_class = np.bincount(found.class_of, weights=found.records, minlength=found.n_classes).astype(np.int64)

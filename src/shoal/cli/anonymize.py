@@ -106,7 +106,7 @@ def show_release(release: Release) -> None:
     if "number_risk" in evidence:
         from shoal.audit.numbers import describe_high  # imports NumPy
 
-        console.say(*map(console.plain, describe_high(evidence["number_risk"], manifest["attributes"])))
+        console.say(*map(console.plain, describe_high(evidence["number_risk"], release.form.manifest)))
     console.say(*map(console.plain, release.form.summary(evidence)))
     for name, records in evidence["generalized_sensitive"].items():
         console.say(
