@@ -1,4 +1,4 @@
-"""Publish tables about people so that nobody in them can be picked out, and prove it.
+"""Publish tables about people so that no one in them can be picked out, and prove it.
 
 >>> import pyarrow as pa
 >>> import shoal
@@ -100,7 +100,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name where it is first used, so that importing shoal, and ``shoal --help``, cost nothing."""
+    """Load a public name when it is first used: importing shoal, and ``shoal --help``, cost nothing."""
     if name not in _HOMES:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

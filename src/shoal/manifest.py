@@ -1,6 +1,6 @@
 """The written format of a release's manifest: strict models, below both who writes it and who checks it.
 
-Unknown keys, nulls and values of another type are errors, so that nothing can hide in a manifest. Only the shape of
+Unknown keys, nulls and values of another type are errors, so nothing can hide in a manifest. Only the shape of
 each entry is declared here. Whether entries fit together, and whether what they claim is so, the verifier asks. Models
 and techniques are not listed: each has its parameters where its formula or its check is.
 """
@@ -61,12 +61,12 @@ class StrictEntry(BaseModel):
             raise ValueError("is not an object")
         for key, value in raw.items():
             if value is None and key not in cls.may_be_null:
-                raise ValueError("has a null where a value should be")
+                raise ValueError("has a null instead of a value")
         return dict(raw)
 
 
 class Guarantee(StrictEntry):
-    """A promise, and what the release is said to reach of it."""
+    """A promise, and the figure that the release claims to reach."""
 
     may_be_null: ClassVar[tuple[str, ...]] = ("achieved",)
     model: str
@@ -83,7 +83,7 @@ class Guarantee(StrictEntry):
 
 
 class Missing(StrictEntry):
-    """What was done with missing values."""
+    """The treatment of missing values."""
 
     policy: Literal["category", "drop"]
     tokens: Listed[str]
@@ -110,7 +110,7 @@ class Attribute(StrictEntry):
     name: str  # its key in the manifest
     role: Literal["quasi", "sensitive", "insensitive"]
     kind: Literal["category", "number", "date", "prefix"]
-    labels: dict[str, dict[str, Any]] | None = None  # label -> what it covers
+    labels: dict[str, dict[str, Any]] | None = None  # label -> its cover
     order: Listed[str] | None = None
     taxonomy: dict[str, Any] | None = None
     length: Count | None = None  # prefixes: integer source values are filled up with zeros to this length
@@ -120,7 +120,7 @@ class Attribute(StrictEntry):
 
     @property
     def boxed(self) -> bool:
-        """Whether what is published is a label that covers source values."""
+        """Whether labels that cover source values are published."""
         return self.labels is not None
 
     @property
@@ -217,7 +217,7 @@ class Sample(StrictEntry):
 
 
 class About(StrictEntry):
-    """What the data holder states about the release to everybody who receives it."""
+    """Statements of the data holder about the release, for its recipients."""
 
     title: str | None = None
     owner: str | None = None
@@ -311,7 +311,7 @@ def _check_named(techniques: dict[str, dict[str, Any]]) -> dict[str, dict[str, A
 
 
 class Manifest(StrictEntry):
-    """What a release says of itself to whoever receives it."""
+    """The description of a release for its recipients."""
 
     format: Literal[1]
     shoal_version: str
@@ -334,7 +334,7 @@ class Manifest(StrictEntry):
     techniques: Annotated[dict[str, dict[str, Any]], AfterValidator(_check_named)] = {}  # of changed columns
     sample: Sample | None = None
     about: About = About()
-    reading: Reading | None = None  # of the source, where it was not read as it is
+    reading: Reading | None = None  # of the source, if texts were cleaned
     people: People = People()
     claims: Listed[Claim] = ()
     synthetic: Account | None = None
@@ -382,7 +382,7 @@ class Manifest(StrictEntry):
 
 
 def read_manifest(document: Manifest | Mapping[str, Any]) -> Manifest:
-    """Return a manifest as it is written or held in memory, or raise a ManifestError that says what is wrong."""
+    """Return a manifest as it is written or held in memory, or raise a ManifestError that names the fault."""
     if isinstance(document, Manifest):
         return document
     return read_entry(Manifest, unpack_labels(document), "the manifest")
@@ -482,7 +482,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_entry(kind: type[Entry], raw: object, where: str) -> Entry:
-    """Return an object of JSON as one of the models here, or raise a ManifestError that says what is wrong.
+    """Return an object of JSON as one of the models here, or raise a ManifestError that names the fault.
 
     >>> read_entry(Sample, {"share": 2}, "sample")
     Traceback (most recent call last):
@@ -499,7 +499,7 @@ _adapter = cache(TypeAdapter)  # building one takes longer than reading a manife
 
 
 def _explain(error: ValidationError, where: str) -> str:
-    """Say in one sentence what the first fault is; unexpected keys are counted, never quoted."""
+    """State the first fault in one sentence; unexpected keys are counted, never quoted."""
     faults = error.errors(include_url=False, include_input=False)
     first = faults[0]
     above = first["loc"][:-1]

@@ -223,7 +223,7 @@ def test_a_form_that_the_verifier_does_not_have_is_not_published(table: Path) ->
 
 @pytest.mark.parametrize(
     ("without", "message"),
-    [("shoal.promises", "this verifier does not know the model"), ("shoal.declared", "none that this verifier knows")],
+    [("shoal.promises", "this verifier does not know the model"), ("shoal.declared", "is unknown to this verifier")],
 )
 def test_what_the_verifier_does_not_know_is_not_published(table: Path, without: str, message: str) -> None:
     done = publish(table, {group: of for group, of in ENTRY_POINTS.items() if group != without})

@@ -406,7 +406,7 @@ def test_words_are_no_numbers_whether_or_not_the_source_is_given(technique: str,
     words = table.to_pydict() | {column: ["old"] * N}
     for given in (None, open_source(source())):
         answer = verify_table(pa.table(words), manifest, source=given)
-        assert f"{column} ({manifest['techniques'][column]['technique']}) has values that are no numbers" in str(
+        assert f"{column} ({manifest['techniques'][column]['technique']}) has values that are not numbers" in str(
             answer.failures
         )
 

@@ -84,7 +84,7 @@ def test_prefixes():
 
 
 def test_an_end_that_is_no_date():
-    with pytest.raises(CoverError, match="no date"):
+    with pytest.raises(CoverError, match="not a date"):
         read_covers(attribute("date", {"x": {"from": "soon", "below": None}}))
 
 

@@ -96,8 +96,8 @@ AREAS: dict[str, Any] = {
     "k": 3,
 }
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"techniques/nobody": {"technique": "token", "length": 26}}, "no attribute"),
-    ({f"{NOISE}/technique": "magic"}, "none that this verifier knows"),
+    ({"techniques/nobody": {"technique": "token", "length": 26}}, "not an attribute"),
+    ({f"{NOISE}/technique": "magic"}, "is unknown to this verifier"),
     ({f"{NOISE}/technique": ...}, "does not name the technique"),
     ({f"{NOISE}/secret": 1}, "1 unexpected key"),
     ({f"{NOISE}/differential_privacy": True}, "differential_privacy should be False"),
@@ -133,7 +133,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"techniques/name/of": "person"}, "should be 'identifier'"),
     ({"techniques/sex": {"technique": "token", "length": 26, "of": "identifier"}}, "not an insensitive category"),
     ({f"{NOISE}/of": "identifier"}, "1 unexpected key"),
-    ({"techniques/name": {"technique": "pseudonym", "reversible": True, "domain": "d", "length": 26}}, "has a length"),
+    (
+        {"techniques/name": {"technique": "pseudonym", "reversible": True, "domain": "d", "length": 26}},
+        "must have a length",
+    ),
     ({"techniques/name": {"technique": "hash", "salt": "little"}}, "should be 'random' or 'none'"),
     ({"techniques/name": {"technique": "hash", "salt": "none", "accept": "dictionary-attacks"}}, "1 unexpected key"),
     ({NOISE: PRAM | {"strata": ["age"]}}, "the column itself"),
@@ -152,8 +155,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sample": {"share": 0}}, "greater than 0"),
     ({"sample": {"share": 0.5, "seed": 3}}, "1 unexpected key"),
     ({"sample": None}, "has a null"),
-    ({"claims": [{"model": "differential-privacy", "parameters": {"epsilon": 1, "delta": 0}}]}, "not what the account"),
-    ({"claims": [{"model": "trust", "parameters": {}}]}, "knows as a claim"),
+    (
+        {"claims": [{"model": "differential-privacy", "parameters": {"epsilon": 1, "delta": 0}}]},
+        "contradicts the account",
+    ),
+    ({"claims": [{"model": "trust", "parameters": {}}]}, "is not a claim of this verifier"),
     ({"synthetic": {}}, "synthetic lacks epsilon"),
     ({"levels": {"age": 1, "sex": 0}}, "which only classes have"),
     ({"attributes/sex/labels": {"f": {"values": ["f"]}}}, "does not have"),
@@ -200,7 +206,7 @@ ACCOUNT: list[tuple[dict[str, Any], str]] = [
     ({"synthetic/marginals": [["age", "sex"], ["sex", "age"]]}, "names a marginal twice"),
     ({"synthetic/marginals": [["age"]]}, "two or more different"),
     ({"synthetic/marginals": [["age", "sex", "age"]]}, "two or more different"),
-    ({"synthetic/marginals": [["age", "wage"]]}, "no attribute of the release"),
+    ({"synthetic/marginals": [["age", "wage"]]}, "not an attribute of the release"),
     ({"synthetic/neighbours": "tables with one more record"}, "neighbours"),
     (dict.fromkeys(EPSILON, 1), "adds up to more than"),
     (dict.fromkeys(EPSILON[:2], 1), "another epsilon or delta than method_parameters"),
@@ -210,8 +216,8 @@ ACCOUNT: list[tuple[dict[str, Any], str]] = [
     ({"synthetic/epsilon": 0}, "greater than 0"),
     ({"synthetic/delta": 1}, "less than 1"),
     ({"synthetic/spent/left": 1}, "1 unexpected key"),
-    ({"claims/0/parameters/epsilon": 1}, "not what the account"),
-    ({"claims": []}, "just the one"),
+    ({"claims/0/parameters/epsilon": 1}, "contradicts the account"),
+    ({"claims": []}, "exactly the claim"),
     ({"withheld": 1}, "left out"),
     ({"missing/dropped": 1}, "the policy is not 'drop'"),
     ({"missing/dropped": 1, "missing/policy": "drop"}, "left out"),
@@ -305,7 +311,7 @@ def test_sources_that_do_not_fit_are_named() -> None:
     attributes = ATTRIBUTES | {"age": {"role": "insensitive", "technique": {"rounding": {"base": 5}}}}
     rounded = shoal.anonymize(people(), {"attributes": attributes, "method": "plain", "privacy": []})
     words = people().set_column(1, "age", pa.array(["old"] * N))
-    with pytest.raises(InputError, match="'age' of the source has values that are no numbers"):
+    with pytest.raises(InputError, match="'age' of the source has values that are not numbers"):
         verify_table(rounded.data, rounded.manifest, source=open_source(words))
 
 

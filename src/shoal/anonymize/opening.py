@@ -78,7 +78,7 @@ class Run:
 
     @property
     def method(self) -> Method:
-        """The method of the policy, or the one that ``auto`` chose."""
+        """The method of the policy, or the choice of ``auto``."""
         return self.asked.method if self.choice is None else self.choice.method
 
     @property
@@ -155,7 +155,7 @@ def open_run(
 
 
 def _keep(source: Source, policy: Policy, out: Path | None) -> Source:
-    """Keep the codes of a delimited file, so that it is parsed once; unpublished identifiers are not kept."""
+    """Keep the codes of a delimited file, which is then parsed only once; unpublished identifiers are not kept."""
     from shoal.sources.snapshots import KeptSource  # other sources do not need it
 
     identifiers = {name for name in policy.names("identifier") if name not in policy.techniques}

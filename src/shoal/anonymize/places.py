@@ -1,4 +1,4 @@
-"""The place of a release until it is published: in memory, or in a folder beside its destination."""
+"""The place of a release until it is published: memory, or a staging folder."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Memory(Place):
         manifest, counts, sample = description.manifest, description.counts, description.sample
         witness = Witness.of(manifest, publication.n_source_rows)
         for _ in witness.watch(kept.place([name for name, one in manifest["attributes"].items() if "labels" in one])):
-            pass  # the rows stay where they are
+            pass  # only the witness needs the rows
         for batch in kept.rows.batches(counts.columns) if counts.columns else ():
             counts.add(batch)
         for batch in kept.draw(MOST_ROWS * 6 // 5):  # a few more than are kept

@@ -20,7 +20,7 @@ from shoal.verify.result import Verification
 
 
 def refuse_policy(policy: Policy) -> None:
-    """Refuse what a run would refuse whatever the table is."""
+    """Raise if no table could be published by the policy."""
     refuse_units(policy)
     if all(attribute.items is None for attribute in policy.attributes.values()):  # items become other attributes
         refuse_method(policy.method, outline_problem(policy))
@@ -57,7 +57,7 @@ def _why_not_counted(policy: Policy, column: str) -> str | None:
     for name, technique in list_changed(policy.techniques).items():
         checked = technique.keeps_owners if policy.attributes[name].role == "quasi" else technique.determined
         if policy.attributes[name].role in ("quasi", "sensitive") and not checked:
-            return f"nobody can check whose records are in a class after {technique.name} of {name!r}; leave it out"
+            return f"it cannot be checked whose records are in a class after {technique.name} of {name!r}; leave it out"
     for model in policy.privacy:
         if isinstance(model, PopulationModel):
             return f"{model.name} compares with a table of records; leave one of the two out"
@@ -92,9 +92,9 @@ def refuse_other_release(
     verification: Verification,
     generalized: Mapping[str, int],
 ) -> None:
-    """Raise unless the verified manifest has what the *policy*, as the data holder wrote it, says.
+    """Raise unless the verified manifest agrees with the *policy* as the data holder wrote it.
 
-    *method* is the policy's or the one that ``auto`` chose; *generalized* counts records by sensitive attributes.
+    *method* is the policy's method or the choice of ``auto``; *generalized* counts records by sensitive attributes.
     """
     found = [*_compare_fields(policy, method, manifest), *_compare_caps(policy, manifest, generalized)]
     promised = Counter((one["model"], _freeze(one["parameters"]), one.get("counts")) for one in manifest["guarantees"])
@@ -166,7 +166,7 @@ def _compare_fields(policy: Policy, method: Method, manifest: Mapping[str, Any])
 
 
 def _agrees(technique: Technique, entry: Mapping[str, Any]) -> bool:
-    """Whether an entry has the name and the plain parameters of a technique; other entries describe what it did."""
+    """Whether an entry has the name and the plain parameters of a technique; other entries describe its result."""
     plain = {key: value for key, value in technique.public().items() if isinstance(value, int | float | str)}
     return entry.get("technique") == technique.name and not any(
         entry[key] != value for key, value in plain.items() if key in entry and isinstance(entry[key], type(value))

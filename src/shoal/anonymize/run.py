@@ -60,7 +60,7 @@ def run(
             opened = choose_method(opened, counted, people)
             publication = plan(opened, counted, people)
 
-            # Work beside the steps. If regions of a large table were planned, no memory is left for it.
+            # Work in the background. If regions of a large table were planned, no memory is left for it.
             pool = held.enter_context(ThreadPoolExecutor(1))
             start: Start = pool.submit if isinstance(counted, CountedCells) else Deferred
             description = start(partial(describe, opened, publication))
@@ -112,7 +112,7 @@ class Description:
 
 
 def count(run: Run) -> tuple[CountedCells | SampledCells, dict[str, CountedCells]]:
-    """Count the cells of the table, or of a sample if they are too many, and those of all populations."""
+    """Count the cells of the table, or of a sample if they are too many, and the cells of all populations."""
 
     def make_sampler() -> np.random.Generator:  # a separate one: runs that draw no sample stay the same
         return np.random.default_rng(run.chance.keys(4))

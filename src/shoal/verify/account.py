@@ -27,11 +27,11 @@ _MOST_ALIKE = 1_000_000  # records for which a probability is computed
 
 
 def check_asked(account: Account, columns: Sequence[str], parameters: Mapping[str, Any]) -> None:
-    """Raise a ManifestError if the account is not of these columns, or not what the *parameters* asked for."""
+    """Raise a ManifestError if the account has other columns, or contradicts the *parameters*."""
     if (parameters.get("epsilon"), parameters.get("delta")) != (account.epsilon, account.delta):
         raise ManifestError("synthetic has another epsilon or delta than method_parameters")
     if not all(set(one) <= set(columns) for one in account.marginals):
-        raise ManifestError("an entry of synthetic.marginals names what is no attribute of the release")
+        raise ManifestError("an entry of synthetic.marginals names a column that is not an attribute of the release")
     if "tree" not in parameters:
         return
     try:
@@ -43,22 +43,22 @@ def check_asked(account: Account, columns: Sequence[str], parameters: Mapping[st
 
 
 def read_claims(claims: Sequence[WrittenClaim], account: Account | None) -> tuple[Claim, ...]:
-    """Return the claims, which are just those of the account, or raise a ManifestError."""
+    """Return the claims, or raise a ManifestError if the account does not support them."""
     for place, claim in enumerate(claims):
         where = f"claims[{place}]"
         if claim.model != MODEL:
-            raise ManifestError(f"{where}.model is none that this verifier knows as a claim")
+            raise ManifestError(f"{where}.model is not a claim of this verifier")
         privacy = read_entry(Privacy, claim.parameters, f"{where}.parameters")
         if account is None or (privacy.epsilon, privacy.delta) != (account.epsilon, account.delta):
-            raise ManifestError(f"{where} is not what the account of a synthetic table was kept for")
+            raise ManifestError(f"{where} contradicts the account of the synthetic table")
     if len(claims) != (account is not None):
-        raise ManifestError("claims do not hold just the one that the method makes")
+        raise ManifestError("claims must have exactly the claim of the method")
     if account is None:
         return ()
     drawn = "the noise was drawn as the account says"
     if account.sampled is not None:
         drawn = "records were drawn at random, and levels chosen without looking at them"
-    detail = f"cannot be checked by anybody from files: that {drawn}, nothing shows"
+    detail = f"cannot be checked: files do not show that {drawn}"
     return (Claim(MODEL, {"epsilon": account.epsilon, "delta": account.delta}, detail),)
 
 
@@ -103,7 +103,7 @@ def epsilon_bound(rho: float, delta: float) -> float:
     """Return an epsilon that rho-zero-concentrated privacy has at delta.
 
     Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Proposition 12: it is
-    so for every order a > 1; the least is searched for.
+    so for every order a > 1. The function searches for the smallest bound.
 
     >>> round(epsilon_bound(0.5, 1e-6), 3) < 0.5 + 2 * math.sqrt(0.5 * math.log(1e6))
     True

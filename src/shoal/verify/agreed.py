@@ -98,7 +98,7 @@ class Plan:
 
 
 def read_plan(path: Path, declared: AgreedFile) -> Plan:
-    """Return the plan beside the data, or raise a ManifestError: it is the declared one, unaltered, and consistent."""
+    """Return the plan in the folder; raise a ManifestError if it was altered, or contradicts itself."""
     demand(path.is_file(), "it cannot be read (no plain file)")  # a pipe or a device may never end
     try:
         content = path.read_bytes()
@@ -111,8 +111,8 @@ def read_plan(path: Path, declared: AgreedFile) -> Plan:
     rest = {key: value for key, value in raw.items() if key != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     found = hashlib.sha256(text.encode("ascii")).hexdigest()
-    demand(found == written.digest, "it was altered: its digest is not that of its content")
-    demand(found == declared.digest, "its digest is not the one that the manifest names")
+    demand(found == written.digest, "it was altered: its digest does not match its content")
+    demand(found == declared.digest, "its digest differs from the manifest's")
     demand(written.classes == declared.classes, "it has another number of classes than the manifest")
     return _read_consistent(written)
 
@@ -147,8 +147,8 @@ def _read_consistent(written: PlanFile) -> Plan:
     n, n_tight, m = written.n, written.n_tight, Fraction(str(written.m))
     fits = n_tight <= n and written.records in (n, n_tight) and written.classes <= m * (1 + _ROUNDING)
     alike = model == _DIVERSITY or (n == n_tight and m == written.classes)
-    demand(fits and alike, "its n, n_tight, m, records and classes are not those of its promise")
-    # values: those that every class must show
+    demand(fits and alike, "its n, n_tight, m, records and classes do not fit its promise")
+    # values that every class must have
     n_lists, l = (written.classes, least) if model == _DIVERSITY else (0, 0)
     fits = len(written.values) == n_lists and all(len(each) == l for each in written.values)
     demand(fits, "it does not name the values of every class that it promises")
@@ -166,12 +166,12 @@ def verify_agreed(given: FormRows) -> Answer:
     manifest, engine = release.manifest, release.engine
     roles = {name: "sensitive" if name == plan.sensitive else "quasi" for name in plan.columns}
     strange = [(one.name, one.role) for one in manifest.attributes] != [*roles.items()] or manifest.attributes[-1].boxed
-    different = strange and "the attributes, their roles, or labels of the sensitive one are not those of the plan"
+    different = strange and "the attributes or their roles differ from the plan, or the sensitive one has labels"
     in_text = manifest.data is not None and manifest.data.format == "csv"
     numbered = in_text or find_type(release.types[CLASS]) == "HUGEINT"
     checks = [
         Check("plan", True, "the plan is the declared one, and it is consistent"),
-        Check.of("attributes", different, "the attributes and their roles are those of the plan"),
+        Check.of("attributes", different, "the plan has the same attributes and roles"),
         Check.of("class column", not numbered and "the classes are not whole numbers", "the classes are numbers"),
     ]
     if not all(check.ok for check in checks):
@@ -183,7 +183,7 @@ def verify_agreed(given: FormRows) -> Answer:
     mixed = len(engine.fetch(f"SELECT class FROM counted WHERE class IS NOT NULL GROUP BY class HAVING {differ}"))
     misplaced = outside and f"{outside} rows do not have the number of a class of the plan"
     misplaced = misplaced or (mixed and f"rows of {mixed} classes have different labels")
-    fault = unknown and f"{unknown} rows have no value of {plan.sensitive}, or one that the plan does not have"
+    fault = unknown and f"{unknown} rows have a value of {plan.sensitive} that the plan does not have, or none"
     verb = "are enough for" if n_rows >= plan.written.records else "are fewer than"
     checks += [
         check_rows(n_rows, manifest),
@@ -260,7 +260,7 @@ def _check_hulls(engine: Engine, manifest: Manifest, plan: Plan) -> Check:
 
 
 def _judge(engine: Engine, promise: Promise, plan: Plan) -> CheckedGuarantee:
-    """Return the promise beside the figure that the classes of the plan reach; in doubt it does not hold."""
+    """Return the promise with the figure that the plan's classes reach; in doubt it fails."""
     if promise.obstacle:
         return answer(promise, None, False, promise.obstacle)
     name, model = _MODELS[promise.model]

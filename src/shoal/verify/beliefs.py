@@ -45,7 +45,7 @@ class _Case:
 
 
 class Adversary:
-    """Knows the quasi values of tuples, and all buckets."""
+    """An adversary who has the quasi values of tuples, and all buckets."""
 
     def __init__(self, slices: Slices) -> None:
         self._slices, self._engine, self._layout = slices, slices.engine, slices.layout
@@ -94,7 +94,7 @@ class Adversary:
         return True
 
     def _ask(self, tuples: str) -> None:
-        """Make the table of tuples, and find for each the part whose value is in the fewest buckets."""
+        """Make the table of tuples, and find the part of each whose value is in the smallest number of buckets."""
         self._engine.make("asked", f"SELECT row_number() OVER () AS t, * FROM ({tuples})")
         values = "\nUNION ALL ".join(f"SELECT t, {at} AS part, v{at} AS value FROM asked" for at in self._places)
         lengths = "(SELECT part, value, count(*) AS length FROM entries GROUP BY ALL)"
@@ -125,7 +125,7 @@ class Adversary:
     def count_groups(self, subject: Subject) -> tuple[str, list[str]]:
         """Count the values of a subject in all groups that D(t,B) is made of.
 
-        Return the table, and the columns of ``matches`` with these groups, first those of parts.
+        Return the table, and the columns of ``matches`` with these groups, parts first.
         """
         if subject in self._groups:
             return self._groups[subject]
@@ -239,7 +239,7 @@ class Adversary:
 
 
 def check_promises(slices: Slices, *, with_source: bool) -> tuple[list[CheckedGuarantee], int]:
-    """Return every promise beside the figure of the tuples, and how many records of the source match no bucket."""
+    """Judge every promise by all tuples; also return how many source records match no bucket."""
     adversary, promises = Adversary(slices), slices.manifest.promises
     cases: list[list[_Case] | CheckedGuarantee] = []
     for promise in promises:
@@ -274,7 +274,7 @@ def _judge_crowd(promise: Promise, crowd: float) -> CheckedGuarantee:
 
 
 def _conclude(cases: Sequence[_Case], *, with_source: bool) -> CheckedGuarantee:
-    """Return a promise beside the figures of its subjects; without a source everyone may be any formable tuple."""
+    """Return a promise with its figures; without the source, a person may be any formable tuple."""
     promise, claimed = cases[0].promise, cases[0].promise.claimed
     tuples, failing = max(case.tuples for case in cases), max(case.failing for case in cases)
     if not all(case.figures for case in cases):

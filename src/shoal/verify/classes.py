@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What is found of the rows of a release."""
+    """The results for the rows of a release."""
 
     checks: list[Check]
     guarantees: list[CheckedGuarantee] | None = None  # None: its form does not let them be judged
@@ -46,7 +46,7 @@ def check_rows(n_rows: int, manifest: Manifest) -> Check:
 
 
 def put_labels(release: Release) -> dict[str, Covers]:
-    """Make the tables of declared labels; return what they cover, or raise CoverError if one contradicts its cover."""
+    """Make the tables of declared labels and return their covers; raise CoverError if a label contradicts its cover."""
     engine, manifest = release.engine, release.manifest
     engine.run("CREATE TEMP MACRO folded(t) AS trim(t)")
     if not manifest.labelled:

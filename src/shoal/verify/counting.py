@@ -78,7 +78,7 @@ def as_class(columns: Sequence[str]) -> str:
 
 
 class Labels:
-    """The types of labels: label1 has those of the first attribute with labels, and so on."""
+    """Types of SQL with the labels: label1 for the first attribute with labels, and so on."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._types = {one.name: f"label{place}" for place, one in enumerate(manifest.labelled, 1)}
@@ -143,12 +143,12 @@ class ReleaseTables:
         names, numbers = self.names, self.numbered
         if numbers is not None:
             own = numbers.pack([self.labels.digit(name, names[name]) for name in self.keys])
-        else:  # readers see -0.0 and 0.0, which numbers do not tell apart
+        else:  # readers -0.0 and 0.0 are equal numbers
             own = [as_class([names[name] for name in self.keys])]
         values = [f"{names[name]} AS s{place}" for name, (place, _) in self.sensitive.items()]
         title = "-- Rows with equal quasi-identifiers are an equivalence class; c of its n records have the values (s)."
         if self.manifest.sliced:
-            title = "-- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class."
+            title = "-- In each bucket, rows with equal quasi-identifiers in the part of the values (s) are a class."
         yield (
             f"{title}\nCREATE TEMP TABLE counted AS\nSELECT {wrap([f'{as_one(own)} AS class', *values])},"
             " count(*) AS c\nFROM release GROUP BY ALL;\n"

@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 _EPOCH = datetime.date(1970, 1, 1)
 _LABELS = {"attribute": pa.string(), "number": pa.int64(), "label": pa.string(), "covers_missing": pa.bool_()}
 Cover: TypeAlias = Mapping[str, Any]
-Span: TypeAlias = tuple[Any, Any]  # where it begins and ends on the line; None: it is open
+Span: TypeAlias = tuple[Any, Any]  # its two ends on the line; None: open
 
 
 class CoverError(Exception):
@@ -96,7 +96,7 @@ def read_covers(attribute: Attribute) -> Covers:
 
 
 def _join_ranges(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the same ranges without those that touch another one."""
+    """Join ranges that touch."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1]:
@@ -171,12 +171,12 @@ def _read_day(name: str, raw: object) -> float:
     try:
         return float((datetime.date.fromisoformat(str(raw)) - _EPOCH).days)
     except ValueError:
-        raise CoverError(f"a cover of {name!r} has an end that is no date") from None
+        raise CoverError(f"a cover of {name!r} has an end that is not a date") from None
 
 
 def _read_end(name: str, raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > sys.float_info.max:
-        raise CoverError(f"a cover of {name!r} has an end that is no number")
+        raise CoverError(f"a cover of {name!r} has an end that is not a number")
     return float(raw)
 
 
@@ -314,7 +314,7 @@ def count_uncovered(
     """Return the attributes whose labels do not cover values of their rows, and how many pairs of both there are.
 
     *pairs* has for each attribute a table, or a query in parentheses, of label numbers ``number`` and source values
-    ``v``, which have these *types* in the source. The number after the last label is that of missing sensitive values.
+    ``v``, which have these *types* in the source. The number after the last label means a missing sensitive value.
     """
     found: dict[str, int] = {}
     for one in manifest.labelled:

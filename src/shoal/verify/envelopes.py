@@ -32,7 +32,7 @@ def check_envelopes(public: Path, content: bytes, pem: bytes | None) -> list[Che
         why = "was not checked; give the public key of the data holder"
         return [Check(f"{name}signature", True, f"{path.name} {why}", done=False) for name, path in found.items()]
     key = read_public_key(pem)
-    missing = [] if "" in found else [Check("signature", False, f"there is no {statements.VERIFIED}")]
+    missing = [] if "" in found else [Check("signature", False, f"{statements.VERIFIED} is missing")]
     return missing + [check for name in found for check in _check_envelope(name, found[name], public, content, key)]
 
 
@@ -65,7 +65,7 @@ def open_envelope(content: bytes, key: Any) -> bytes:
     if not isinstance(envelope, dict) or envelope.keys() != {"payload", "payloadType", "signatures"}:
         raise ManifestError("it does not have the keys of a DSSE envelope")
     if envelope["payloadType"] != statements.PAYLOAD_TYPE:
-        raise ManifestError("its payload type is not that of an in-toto statement")
+        raise ManifestError("its payload type is not the in-toto type")
     if len(envelope["signatures"]) != 1:
         raise ManifestError("it does not have exactly one signature")
     (signature,) = envelope["signatures"]

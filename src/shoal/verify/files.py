@@ -72,7 +72,7 @@ def take_digest(path: Path) -> str:
 
 
 def check_digest(path: Path, data: DataFile) -> Check:
-    """Check that the data file is the one that the manifest was written for."""
+    """Compare the data file with its digest in the manifest."""
     same = take_digest(path) == data.sha256
     detail = "the file has the declared SHA-256" if same else "the file's SHA-256 is not the declared one"
     return Check("digest", same, detail)
@@ -87,7 +87,7 @@ def read_text(path: Path) -> str:
 
 
 def check_written(public: Path, content: bytes, key: bytes | None, *, with_source: bool) -> list[Check]:
-    """Check that the manifest is the one that was written; a release that is being written has no proof of it yet."""
+    """Check that the manifest was not exchanged; a release in preparation has no proof yet."""
     checks = [*_check_recorded(public, content), *check_envelopes(public, content, key)]
     staged = public.name == "unverified" and (public.parent / "internal").is_dir()
     if not staged and not any(check.done for check in checks):
@@ -127,7 +127,7 @@ def read_names(path: Path, file_format: str) -> list[str]:
 
 
 def check_hygiene(engine: Engine, path: Path, data: DataFile, missing: Sequence[str]) -> list[Check]:
-    """Check that the file has the rows and nothing about where they came from."""
+    """Check that the file has rows only, and no trace of their origin."""
     if data.format == "parquet":
         found, unused = _find_parquet_leftovers(path), _list_unused(path)
     else:

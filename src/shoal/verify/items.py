@@ -81,7 +81,7 @@ class Folded:
 
 
 def unfold_source(manifest: Manifest, source: Source) -> Any:
-    """Return the source with its baskets unfolded as the manifest says, or as it is if the manifest has none."""
+    """Return the source with baskets unfolded as the manifest says; without baskets, the source itself."""
     folded = read_items(manifest.written.items, manifest.attributes)
     return unfold(source, folded) if folded else source
 
@@ -113,7 +113,7 @@ def _read_basket(column: str, entry: Any, roles: Mapping[str, str]) -> Folded:
     every = (*groups, sensitive)
     listed = [item for group in every for item in group]
     if len(set(listed)) != len(listed) or any(item in ("", _NOTHING) or separator in item for item in listed):
-        raise ManifestError(f"{where} lists an item twice, or one that cannot be an item")
+        raise ManifestError(f"{where} lists an item twice, or a text that cannot be an item")
     names = [f"{column} {number}" for number in range(1, len(groups) + 1)]
     secret = f"{column} sensitive"
     if column in roles or any(roles.get(name) != "quasi" for name in names) or f"{column} {len(groups) + 1}" in roles:

@@ -33,7 +33,7 @@ class Averaging(StrictEntry):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest that is well formed; what it claims is still to be checked."""
+    """A well-formed manifest, whose claims are still to be checked."""
 
     written: Written
     attributes: tuple[Attribute, ...]  # in the order of the columns
@@ -61,7 +61,7 @@ class Manifest:
 
     @property
     def numbered(self) -> str:
-        """What the witness has of every source row: the number of its class or of its bucket."""
+        """The kind of number that the witness has for every source row: class or bucket."""
         return "bucket" if self.sliced else "class"
 
     @property
@@ -87,11 +87,11 @@ class Manifest:
         return tuple(found)
 
     def is_averaged(self, attribute: Attribute) -> bool:
-        """Whether what is published of an attribute is the centre of a group of rows."""
+        """Whether the attribute is published as centres of groups of rows."""
         return self.averaging is not None and attribute.role == "quasi"
 
     def is_traced(self, attribute: Attribute) -> bool:
-        """Whether what a row publishes of an attribute follows from its source row, so that rows are matched by it."""
+        """Whether a row's published value follows from its source row, so rows can be matched by it."""
         declared = self.techniques.get(attribute.name)
         return not self.is_averaged(attribute) and (declared is None or declared.determined)
 
@@ -102,13 +102,13 @@ class Manifest:
 
     @property
     def complete(self) -> tuple[str, ...]:
-        """The attributes that a row must have a value of, where others are dropped; none whose values changed rows."""
+        """Attributes whose missing values drop a row, without attributes whose values changed rows."""
         moved = {name for name, declared in self.techniques.items() if declared.moved}
         return tuple(a.name for a in self.attributes if a.role != "insensitive" and a.name not in moved)
 
     @property
     def moved_complete(self) -> tuple[str, ...]:
-        """The attributes that a row must have a value of, and whose values changed rows, missing ones too."""
+        """Attributes whose missing values drop a row, and whose values, missing ones too, changed rows."""
         settled = self.complete
         return tuple(a.name for a in self.attributes if a.role != "insensitive" and a.name not in settled)
 
@@ -118,7 +118,7 @@ class Manifest:
 
 
 def read_manifest(raw: object, *, with_file: bool) -> Manifest:
-    """Return the manifest, or raise a ManifestError that says what is wrong with it."""
+    """Return the manifest, or raise a ManifestError that names the fault."""
     written = read_entry(Written, raw, "the manifest")
     demand(not with_file or written.data is not None, "the manifest lacks data")
     columns = dict.fromkeys(name for part in written.parts for name in part)
@@ -246,22 +246,22 @@ def _check_promises(written: Written) -> None:
     promised, free = bool(written.guarantees), may_promise_nothing(written.form)
     demand(promised or free, "guarantees is empty: it promises nothing")
     some = any(attribute.role == "quasi" for attribute in written.attributes.values())
-    demand(some or (free and not promised), "it declares no quasi attribute, so there are no classes to check")
+    demand(some or (free and not promised), "it declares no quasi attribute, so it has no classes")
 
 
 def _check_synthetic(written: Written) -> None:
-    """A synthetic table tells nothing that was looked up without noise, and other releases have no account."""
+    """A synthetic table states nothing that was counted without noise; other releases have no account."""
     account = written.synthetic
     own = None if account is None else PRIVATE[account.sampled is not None]
     demand(own == (written.form if written.form in PRIVATE else None), "its account is not one of its form")
     if account is None:
         return
     of_people = {"techniques", "sample", "items", "populations"} & written.model_fields_set
-    demand(not of_people, "it is synthetic and yet has what only tables of people have")
+    demand(not of_people, "it is synthetic and yet has keys of tables of people")
     near = bool(written.guarantees)
     demand(not near, "it is synthetic and promises properties of classes")
     left_out = written.withheld or written.missing.dropped
-    demand(not left_out, "it is synthetic and yet tells how many records were left out")
+    demand(not left_out, "it is synthetic and yet states how many records were left out")
 
 
 def _check_agreed(written: Written, *, with_file: bool) -> None:
@@ -272,11 +272,11 @@ def _check_agreed(written: Written, *, with_file: bool) -> None:
         return
     demand(with_file, "it names a plan, which is checked in the folder of the release only")
     others = {"buckets", "tables", "levels", "items", "populations", "techniques", "sample"} & written.model_fields_set
-    demand(not others, "it names a plan and yet has what only other releases have")
+    demand(not others, "it names a plan and yet has keys of other forms")
     missing = written.missing.policy, written.missing.tokens, written.reading
     whole = (written.withheld, *missing) == (0, "category", ("",), None)
     demand(whole, "it names a plan and yet left records out, or reads values as missing")
-    demand(len(written.guarantees) == 1, "it names a plan and does not promise just what that does")
+    demand(len(written.guarantees) == 1, "it names a plan and does not have exactly its promise")
 
 
 def _check_followed(manifest: Manifest) -> None:

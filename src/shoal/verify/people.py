@@ -45,7 +45,7 @@ def weaken(promise: Promise) -> Promise | None:
 
 def judge_records(promise: Promise, judgement: Judgement | None) -> CheckedGuarantee:
     """Return a promise about people as far as records show it: *judgement* is of the weaker one about these."""
-    fault = promise.obstacle or (judgement.obstacle if judgement else "there are no rows")
+    fault = promise.obstacle or (judgement.obstacle if judgement else "the release is empty")
     shown, weaker = "records cannot show it", weaken(promise)
     if weaker is None and not promise.obstacle:
         fault = None
@@ -185,8 +185,8 @@ class TrueRows:
                 return Judgement(0, obstacle=_SEVERAL)
             named = promise.parameters.get("harmless") or promise.parameters.get("separator")
             if promise.model not in _TELLS_APART and not named:
-                # Each person counts with one value, so that the most frequent values have as many people as they can.
-                # However one picks a value of each person, values are at least as evenly spread.
+                # Each person counts with one value: the most frequent values get as many people as possible.
+                # Any other choice of a value for each person spreads the values at least as evenly.
                 before = (
                     "sum(c) OVER (PARTITION BY class ORDER BY c DESC, value ROWS UNBOUNDED PRECEDING) - c AS before"
                 )

@@ -47,7 +47,7 @@ class Promise:
 
     @property
     def kind(self) -> Model:
-        """The privacy model; one that this verifier does not know has no statement."""
+        """The privacy model; an unknown model has no statement."""
         return find_model(self.model) or Model({}, about="sizes")
 
     def fraction(self, name: str) -> Fraction:
@@ -97,7 +97,7 @@ class Model:
     statement: Statement | None = None
     about: Literal["values", "sizes", "table", "population", "parts", "plan"] = "values"  # table: all classes together
     worst: Callable[..., float] = max  # of the figures of several classes
-    mixes: bool = True  # whether a mixture of classes that satisfy it does too, so that sliced releases can promise it
+    mixes: bool = True  # whether mixtures of classes that satisfy it do, too; only then can sliced releases promise it
     labels: bool = False  # whether it may be about labels, by the frequencies that they induce
     demands: tuple[tuple[Callable[[Mapping[str, Any]], bool], str], ...] = field(default=())  # of all parameters
     settle: Callable[[Promise, Mapping[str, Any]], bool] | None = None  # decides a class that SQL does not, exactly
@@ -187,7 +187,7 @@ def _shape_of(name: str) -> type[StrictEntry]:
 def read_promise(
     name: str, parameters: Mapping[str, Any], claimed: float | None, sensitive: Sequence[str], *, agreed: bool = False
 ) -> Promise:
-    """Return the promise with defaults filled in; whatever makes it uncheckable is its obstacle.
+    """Return the promise with defaults filled in; its obstacle says why it cannot be checked.
 
     A release by an agency's plan has its own promises, which no other release can make.
     """
@@ -264,7 +264,7 @@ def judge(engine: Engine, promise: Promise, tables: Iterable[Counts], *, only: i
 
 
 def settle(engine: Engine, promise: Promise, answer: Answer, each: str) -> list[Any]:
-    """Return the classes that fail among those that SQL does not decide, which the relation *each* says."""
+    """Decide the classes that SQL leaves undecided in the relation *each*; return the failing ones."""
     if promise.kind.settle is None or answer.exact is None:
         raise CannotCheckError(answer.doubt)
     close = f"FROM ({answer.exact}) SEMI JOIN (SELECT class FROM {each} WHERE ok IS NULL) USING (class)"
@@ -272,7 +272,7 @@ def settle(engine: Engine, promise: Promise, answer: Answer, each: str) -> list[
 
 
 def answer(promise: Promise, achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
-    """Return a promise beside what was found."""
+    """Return the result for a promise."""
     known = None if achieved is None or math.isnan(achieved) else achieved
     return CheckedGuarantee(promise.model, promise.parameters, promise.claimed, known, ok, detail, promise.counts)
 
@@ -283,7 +283,7 @@ def leave_unchecked(promise: Promise, why: str) -> CheckedGuarantee:
 
 
 def conclude(promise: Promise, found: Judgement, *, uncovered: int = 0, grounds: str = "") -> CheckedGuarantee:
-    """Return the promise beside what all classes reach; in doubt it does not hold.
+    """Return the result for a promise, given the judgement of all classes; in doubt it fails.
 
     *uncovered* is the number of rows of its population that no class covers.
     """
@@ -291,7 +291,7 @@ def conclude(promise: Promise, found: Judgement, *, uncovered: int = 0, grounds:
         return answer(promise, None, False, found.obstacle)
     failing, together = found.failing, promise.kind.about == "table"
     if uncovered and promise.parameters.get("min", 0) > 0:
-        failing = found.classes  # a reader knows that people whom no class covers are not in the table
+        failing = found.classes  # readers see that people whom no class covers are not in the table
     if failing:
         which = "all classes together fail it" if together else f"{failing} of {found.classes} classes fail it"
         return answer(promise, found.achieved, False, which)

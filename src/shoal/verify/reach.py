@@ -1,15 +1,14 @@
 """The classes that cover rows: of a population, and of the source of a defended release.
 
 The classes are the leaves of a tree whose edges are labels. A row follows all edges whose labels cover its values, one
-attribute after the other, so that only combinations of labels are tried that some class begins with. The attributes
-with the most labels come first, because they leave the fewest edges.
+attribute after the other. Attributes with many labels come first, because few edges remain after them.
 
-A defended release also holds for a reader who has everyone's quasi values and knows the method: in a class, and under
-each of its labels, no value is more frequent than tau, or than in the whole table, and no record is in a class if a
-narrower class covers it (docs/adr/0007-transparent-reader.md). The data holder keeps the values of the records under
-labels in a file, which the verifier does not trust: it must have as many records as each class publishes under each
-label, with values that the label covers, and the table with these values in place of the labels must be true by the
-witness.
+A defended release satisfies its guarantees against a reader who has everyone's quasi values and the method: in a
+class, and under each of its labels, no value is more frequent than tau, or than in the whole table, and no record is in
+a class if a narrower class covers it (docs/adr/0007-transparent-reader.md). The data holder keeps the values of the
+records under labels in a file, which the verifier does not trust: it must have as many records as each class publishes
+under each label, with values that the label covers, and the table with these values in place of the labels must be true
+by the witness.
 """
 
 from __future__ import annotations
@@ -203,7 +202,7 @@ def _find_untrue(attribute: Attribute, source: SourceRows) -> str | None:
     values = put_values(engine, manifest, attribute, "SELECT v FROM placed", source.types[attribute.name])
     true = f"SELECT class, t AS value, -c AS c FROM placed JOIN {values} AS s ON placed.v IS NOT DISTINCT FROM s.v"
     if _differ(engine, f"SELECT class, value, c FROM spelled_out UNION ALL {true}", "class, value"):
-        return f"the values in {_FILE} are not those of the source"
+        return f"the values in {_FILE} differ from the source"
     return None
 
 

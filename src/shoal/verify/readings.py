@@ -1,4 +1,4 @@
-"""The labels of an attribute read like what they cover: each is made again from its cover where that is possible."""
+"""Compare the text of each label with its cover, from which most labels can be written again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DATES = re.compile(rf"\[{_DAY}, {_DAY}\]|[<>]= {_DAY}|{_DAY}|{_SPAN.pattern}")
 
 
 def check_readings(attribute: Attribute) -> None:
-    """Raise CoverError if a label of the attribute contradicts its cover: it is made again from that where it can be.
+    """Raise CoverError if a label of the attribute contradicts its cover.
 
     The name of a group comes from the policy and cannot be made again. Groups of categories must be nested or disjoint,
     as the nodes of a tree are, and a name that reads like a value covers just that value.
@@ -35,7 +35,7 @@ def check_readings(attribute: Attribute) -> None:
     shared: dict[str, Any] = {"known": known, "length": attribute.length, "masks": set(), "groups": [], "ends": ends}
     for label, cover in labels.items():
         if not _fits(attribute.kind, reading, label, cover, shared):
-            raise CoverError(f"a label of {attribute.name!r} does not read like what it covers")
+            raise CoverError(f"a label of {attribute.name!r} does not read like its cover")
     if len(shared["masks"]) > 1 or not _are_nested(shared["groups"]):
         raise CoverError(f"labels of {attribute.name!r} do not fit together: they are not the nodes of one tree")
 
@@ -130,7 +130,7 @@ def _category(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
     if elements is None:  # the name of a group
         shared["groups"].append(frozenset(values))
         return True
-    # Blank values stand in quotes.
+    # Blank values are quoted.
     named = {name for element in elements for name in (element, element.strip('"')) if name in shared["known"]}
     return named <= set(values) and (len(named) < len(elements) or named == set(values))
 

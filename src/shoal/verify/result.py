@@ -1,4 +1,4 @@
-"""What a verification found: named checks, and each promise with what the data really keep."""
+"""The result of a verification: named checks, and each promise with the figure of the data."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Check:
 
     @classmethod
     def of(cls, name: str, fault: object, good: str) -> Check:
-        """Return the failed check of a *fault*, a sentence, or if there is none that it went *good*."""
+        """Return a failed check with the sentence *fault*, or a passed one with the sentence *good*."""
         return cls(name, not fault, str(fault) if fault else good)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedGuarantee:
-    """A promise of the manifest beside the value recomputed from the published rows."""
+    """A promise of the manifest with the value recomputed from the published rows."""
 
     model: str
     parameters: Mapping[str, Any]
@@ -43,7 +43,7 @@ class CheckedGuarantee:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A promise that no file can show to be kept: it rests on how the release was made."""
+    """A promise that files cannot show, because it depends on how the release was made."""
 
     model: str
     parameters: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Verification:
     checks: tuple[Check, ...]
     guarantees: tuple[CheckedGuarantee, ...]
     claims: tuple[Claim, ...] = ()
-    may_promise_nothing: bool = False  # of a method that publishes values as they are, or nobody's
+    may_promise_nothing: bool = False  # of plain and synthetic releases
 
     @property
     def verdict(self) -> Literal["verified", "failed", "incomplete"]:
@@ -94,7 +94,7 @@ class Verification:
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """The failures or, if nothing failed, what was not checked."""
+        """The failures, or otherwise everything that was not checked."""
         return self.failures or self.unchecked or self.unshown
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,6 +113,6 @@ class Verification:
 
 
 def _list_fields(entry: Check | CheckedGuarantee | Claim) -> dict[str, Any]:
-    """Return the fields of an entry without those that have their default."""
+    """Return the fields of an entry that differ from their defaults."""
     found = {one: getattr(entry, one.name) for one in fields(entry)}
     return {one.name: value for one, value in found.items() if one.default is MISSING or value != one.default}

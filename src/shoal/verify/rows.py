@@ -145,7 +145,7 @@ def demand_columns(source: Source, names: Sequence[str]) -> None:
 
 
 class SourceRows:
-    """The source beside the witness: the table ``source``."""
+    """The source with its witness: the table ``source``."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ FROM checks;
 
 
 def write_script(manifest: Manifest) -> str:
-    """Return the script for a release; a manifest that SQL cannot express makes one that answers *incomplete*."""
+    """Return the script for a release; if SQL cannot express the manifest, the script answers *incomplete*."""
     try:
         chunks = [*_list_statements(manifest), END]
         text = "".join(f"\n{chunk}" if chunk.startswith("--") else chunk for chunk in chunks)
@@ -78,7 +78,7 @@ def leave_undecided(head: str, check: str, required: str) -> str:
 def check_script(manifest: Manifest, found: str | None) -> Check:
     """Compare the script in the folder with the one for this manifest; other versions may write it differently."""
     if found is None:
-        return Check("script", True, f"not checked: there is no {SCRIPT}", done=False)
+        return Check("script", True, f"not checked: {SCRIPT} is missing", done=False)
     if manifest.written.shoal_version != shoal.__version__:
         return Check("script", True, f"not checked: another version of shoal wrote {SCRIPT}", done=False)
     fault = found != write_script(manifest) and f"{SCRIPT} is not the script for this manifest; do not run it"
@@ -171,7 +171,7 @@ def _check_promise(promise: Promise, manifest: Manifest, tables: ReleaseTables, 
 def _state(promise: Promise, tables: ReleaseTables, made: list[str], *, claimed: bool = True) -> str | None:
     """Return the statement of a promise; None if SQL cannot decide it.
 
-    With *claimed*, the figure that the manifest states must be the one that is reached.
+    With *claimed*, the manifest must state the figure that the rows reach.
     """
     kind = promise.kind
     required = ", ".join(f"{name} = {_show(value)}" for name, value in promise.parameters.items() if value)

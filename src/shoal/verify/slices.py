@@ -45,14 +45,16 @@ class FormError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part: its attributes by what an adversary knows of them, and their columns in the file."""
+    """One part: its attributes by role, and their columns in the file."""
 
     column_of: Mapping[str, str]  # attribute -> column, in the order of the file
     quasi: tuple[str, ...]
     rest: tuple[str, ...]  # sensitive and insensitive attributes
     boxed: bool  # whether quasi values are published as labels
     blurred: bool  # whether some quasi values do not follow from the source
-    compared: tuple[str, ...]  # attributes by which both tables are compared, beside quasi values that all follow
+    compared: tuple[
+        str, ...
+    ]  # attributes that are compared with the source, besides quasi values that all follow from it
 
 
 class Separator(NamedTuple):
@@ -73,7 +75,7 @@ class Layout:
 
     @property
     def columns(self) -> list[str]:
-        """The fingerprints that an adversary knows of a tuple: of parts, then of separators."""
+        """The fingerprints of a tuple that an adversary can compute: of parts, then of separators."""
         return [f"q{place}" for place, _ in enumerate(self.parts)] + [f"h{n}_0" for n, _ in enumerate(self.separators)]
 
     @property
@@ -83,7 +85,7 @@ class Layout:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Layout:
-        """Read the parts of a manifest; raise a FormError if those that overlap do not form a tree."""
+        """Read the parts of a manifest; raise a FormError if overlapping parts do not form a tree."""
         by_name = manifest.written.attributes
         parts = []
         for names, columns in zip(manifest.parts, manifest.part_columns, strict=True):
@@ -164,7 +166,7 @@ class Slices:
             f"SELECT count(*) - count(bucket), min(bucket), max(bucket), bool_or(step NOT IN (0, 1)) FROM ({steps})"
         )
         if lacking:
-            raise FormError("buckets", "rows have no bucket, or one that is not a plain whole number")
+            raise FormError("buckets", "rows have no bucket, or their bucket is not a plain whole number")
         if gaps or (first or 1) < 1:
             raise FormError("buckets", "buckets are not numbered from 1 in ascending order, or their numbers have gaps")
         if not last or last != self.manifest.buckets:

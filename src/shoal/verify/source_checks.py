@@ -1,4 +1,4 @@
-"""Checks of a release beside its source that all forms share: the number of its rows, and their order.
+"""Comparisons of a release with its source that all forms share: the number of its rows, and their order.
 
 Published rows must not follow the order of the source. They are compared by tokens, hashes of class and exact content,
 which both tables share. The place of a token is the mean place of its rows in the source. Suppose rows were shuffled.
@@ -38,7 +38,7 @@ class SourceCounts(NamedTuple):
 
 
 def check_source_counts(manifest: Manifest, published: int, source: SourceCounts) -> Check:
-    """Published, withheld and dropped rows are those of the source, or of a sample of it."""
+    """Check that published, withheld and dropped rows add up to the source, or to a sample of it."""
     stated, dropped = published + manifest.withheld + manifest.dropped, manifest.dropped
     sums = f"{published} published + {manifest.withheld} withheld + {dropped} dropped"
     if manifest.one_per is not None:
@@ -78,7 +78,7 @@ def is_likely_sample(drawn: int, rows: int, share: float) -> bool:
 
 
 def find_share(n_rows: int) -> int:
-    """Return the share of tokens that are compared: all of a small table, 1 of so many if it is large."""
+    """Return n if one of n tokens is compared: 1 for a small table."""
     return max(1, n_rows // _MOST)
 
 

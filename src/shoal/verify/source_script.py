@@ -1,4 +1,4 @@
-"""The truth of a release as a script in SQL, for the data holder: ``internal/verify-source.sql``.
+"""The comparison of a release with its source as a script in SQL, for the data holder: ``internal/verify-source.sql``.
 
 With the source and the witness it shows that every published row is a row of the source, under labels that cover it.
 The witness has, for every source row in its order, the number of its class: 1 + the mixed radix number of its labels.

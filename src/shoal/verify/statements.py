@@ -331,7 +331,7 @@ def _write_moment(text: str) -> str:
 
 
 def _measure_hierarchy(counts: Counts, attribute: Attribute) -> tuple[str, str]:
-    """Return the work over the taxonomy: children of a node settle what they can among themselves."""
+    """Return the work over the taxonomy: the children of a node exchange as much as they can."""
     if attribute.taxonomy is None:
         raise CannotCheckError(f"the manifest has no taxonomy for {attribute.name!r}")
     parents, heights, leaves = flatten_taxonomy(attribute.taxonomy)

@@ -1,9 +1,9 @@
 """Truth: every published row generalizes its own source row, as the witness says.
 
 The witness has, for every source row in source order, the number of the class in which it is published, 0 for none. It
-is not believed but checked: each value is under the label of its class (a check of distinct pairs of value and label),
+is checked: each value is under the label of its class (a check of distinct pairs of value and label),
 and rows with their class and exact contents are the same in both tables, each as often. Rows are compared by sums of
-64-bit fingerprints under random salts, so memory does not grow with the table and nobody can prepare a collision.
+64-bit fingerprints under random salts, so memory does not grow with the table, and collisions cannot be prepared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FIRST, _FREQUENT = 100_000, 10_000  # rows at the beginning of a release, and t
 
 
 def find_type(*types: str) -> str:
-    """Return the type in which columns of these types of DuckDB are compared: numbers as numbers, else as text.
+    """Return the DuckDB type in which columns of these types are compared: a type of numbers or days, or text.
 
     >>> find_type("VARCHAR", "DOUBLE"), find_type("INTEGER", "BIGINT"), find_type("INTEGER", "FLOAT")
     ('DOUBLE', 'HUGEINT', 'DOUBLE')
@@ -161,9 +161,9 @@ def list_traced(manifest: Manifest) -> dict[int, Attribute]:
 
 
 class Totals(NamedTuple):
-    """What one reading of a table found."""
+    """The totals of one reading of a table."""
 
-    rows: int  # those that are compared
+    rows: int  # that are compared
     digest: int
     tokens: KeyArray  # fingerprints of the rows whose order is compared, in the order of the table
 

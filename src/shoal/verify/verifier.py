@@ -1,7 +1,7 @@
 """The whole verification: manifest, files, labels, guarantees and, with a source, truth.
 
-The files of a release are the declared ones and hold rows only. Whether the manifest is the one that its owner wrote is
-shown by the digest kept in ``internal``, and by a signed statement.
+The files of a release are the declared ones and hold rows only. The digest in ``internal`` and a
+signed statement show that the manifest was not exchanged.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def verify_table(
     progress: Progress | None = None,
     memory: int | None = None,
 ) -> Verification:
-    """Check a release in memory: all checks but those of files.
+    """Check a release in memory; the checks of files are left out.
 
     *table* is an Arrow table or has a ``schema`` and ``batches``. *witness* has, for every source row, its class or
     bucket as published, 0 for rows in none: (n_rows,) numbers, or (n_columns, n_rows) if ``internal/witness.parquet``
@@ -139,7 +139,7 @@ def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, st
     try:
         read = read_manifest(manifest, with_file=True)
     except ManifestError:
-        return "", ""  # the verification that follows says why, and nothing is published
+        return "", ""  # the verification that follows names the fault
     return write_script(read), write_source_script(read, source)
 
 
@@ -167,7 +167,7 @@ def _read_script(path: Path) -> str | None:
 
 @dataclass(slots=True, eq=False)
 class _Rows:
-    """The verification of the rows: what they are compared with, and what was found so far."""
+    """The verification of the rows: its inputs, and its results so far."""
 
     manifest: Manifest
     source: Source | None
@@ -199,14 +199,14 @@ class _Rows:
             self.checks.append(Check("file", False, f"the rows cannot be read ({type(fault).__name__})"))
 
     def conclude(self, before: Sequence[Check]) -> Verification:
-        """Return the answer, with the checks of other things *before* those of the rows."""
+        """Return the result, with other checks *before* the checks of the rows."""
         unjudged = [answer(promise, None, False, "not checked") for promise in self.manifest.promises]
         judged = unjudged if self.guarantees is None else self.guarantees
         free = may_promise_nothing(self.manifest.written.form)
         return Verification((*before, *self.checks), tuple(judged), self.manifest.claims, free)
 
     def read_others(self, public: Path) -> None:
-        """Read the plan and, beside a source, the witness and the values under defended labels."""
+        """Read the plan and, if there is a source, the witness and the values under defended labels."""
         if self.manifest.written.agreed is not None:
             from shoal.verify.agreed import read_plan  # what few releases need is loaded for these only
 

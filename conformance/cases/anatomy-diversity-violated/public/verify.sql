@@ -17,7 +17,7 @@ SELECT text_of(c1) AS "bucket", text_of(c2) AS "age", text_of(c3) AS "sex", text
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
     allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR'});
 
--- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class.
+-- In each bucket, rows with equal quasi-identifiers in the part of the values (s) are a class.
 CREATE TEMP TABLE counted AS
 SELECT row("bucket"::VARCHAR) AS class, "illness" AS s1, count(*) AS c
 FROM release GROUP BY ALL;

@@ -11,7 +11,7 @@ CREATE TEMP MACRO folded(t) AS
 CREATE TEMP VIEW release AS
 FROM read_parquet('data.parquet') AS t("bucket", "age", "sex", "illness");
 
--- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class.
+-- In each bucket, rows with equal quasi-identifiers in the part of the values (s) are a class.
 CREATE TEMP TABLE counted AS
 SELECT row("bucket"::VARCHAR) AS class, "illness" AS s1, count(*) AS c
 FROM release GROUP BY ALL;

@@ -25,7 +25,7 @@ FROM (SELECT a.key AS attribute, json_keys(a.value, '/labels') AS labels
 CREATE TEMP MACRO digit(place, label, n) AS coalesce(place, CASE WHEN label IS NULL THEN n ELSE n + 1 END)::BIGINT;
 CREATE TEMP TYPE label1 AS ENUM (SELECT label FROM declared WHERE attribute = 'age' ORDER BY number);
 
--- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class.
+-- In each bucket, rows with equal quasi-identifiers in the part of the values (s) are a class.
 CREATE TEMP TABLE counted AS
 SELECT row("bucket"::VARCHAR, "age"::VARCHAR) AS class, "illness" AS s1, count(*) AS c
 FROM release GROUP BY ALL;

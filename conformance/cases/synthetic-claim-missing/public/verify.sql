@@ -24,9 +24,9 @@ CREATE TEMP TYPE label1 AS ENUM (SELECT label FROM declared WHERE attribute = 'a
 CREATE TEMP TYPE label2 AS ENUM (SELECT label FROM declared WHERE attribute = 'sex' ORDER BY number);
 CREATE TEMP TYPE label3 AS ENUM (SELECT label FROM declared WHERE attribute = 'illness' ORDER BY number);
 CREATE TEMP TABLE published AS
-SELECT 'age' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("age" AS label1)), "age", 17) AS number FROM release)
+SELECT 'age' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("age" AS label1)), "age", 16) AS number FROM release)
 UNION SELECT 'sex' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("sex" AS label2)), "sex", 2) AS number FROM release)
-UNION SELECT 'illness' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("illness" AS label3)), "illness", 5) AS number FROM release) WHERE number <> 5;
+UNION SELECT 'illness' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("illness" AS label3)), "illness", 6) AS number FROM release) WHERE number <> 6;
 CREATE TEMP TABLE checks AS
 SELECT 'rows' AS promise, '40' AS required, count(*)::VARCHAR AS achieved, count(*) = 40 AND count(*) > 0 AS holds FROM release
 UNION ALL SELECT 'columns', '3', NULL, line = 'age,sex,illness'

@@ -1,1 +1,1 @@
-"""Columns that were changed before anything else: what the manifest declares of them, and whether it is so."""
+"""Techniques: the manifest's entries on changed columns, and their checks."""

@@ -64,7 +64,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The rows of a release, and in the tables ``original`` and ``expected`` those of its source, if it is given.
+    """The rows of a release, and of its source in the tables ``original`` and ``expected``, if it is given.
 
     In the table of expected rows, determined columns have the values that the release must have.
     """
@@ -75,7 +75,7 @@ class Rows:
     expected: SourceRows | None
 
     def list_beside(self, column: str) -> tuple[dict[str, str], list[str]]:
-        """Return the columns of values beside one, by attribute, and the attributes that follow from the source."""
+        """Return the other columns of the same part, by attribute, and the attributes that follow from the source."""
         manifest = self.manifest
         part = next(place for place, names in enumerate(manifest.parts) if column in names)
         beside = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
@@ -129,7 +129,7 @@ class Declared(StrictEntry):
     moved: ClassVar[bool] = False  # whether rows have each other's values
     numeric: ClassVar[bool] = False  # whether published values are numbers, however they are spelled
     roles: ClassVar[tuple[str, ...]] = ("quasi", "sensitive", "insensitive")
-    finding: ClassVar[str] = "values have the declared form"  # if there is no fault
+    finding: ClassVar[str] = "values have the declared form"  # without a fault
     agreement: ClassVar[str] = "neither values nor missing values are more frequent than in the source"
     uncheckable: ClassVar[str] = "the random draw"  # files do not show it, unless values are determined
     demands: ClassVar[Demands] = {}  # of several fields together
@@ -146,7 +146,7 @@ class Declared(StrictEntry):
 
     @property
     def determined(self) -> bool:
-        """Whether a published value follows from the source's, so that rows can be compared by it."""
+        """Whether a published value follows from the source's, so rows can be compared by it."""
         return False
 
     @property
@@ -164,9 +164,9 @@ class Declared(StrictEntry):
         return None
 
     def list_rules(self) -> list[Rule]:
-        """Return what is faulty of published values by themselves."""
+        """Return the rules for faults that published values show by themselves."""
         form = f"NOT regexp_full_match(t, {quote_text(self.pattern)})"
-        rules = [("x IS NULL", "has values that are no numbers")] if self.numeric else []
+        rules = [("x IS NULL", "has values that are not numbers")] if self.numeric else []
         return [*rules, *([] if self.pattern is None else [(form, "has values that are not of the declared form")])]
 
     def compare(self, published: Column, original: Column) -> str | None:
@@ -176,5 +176,5 @@ class Declared(StrictEntry):
         return None
 
     def check_rows(self, rows: Rows) -> str | None:  # noqa: ARG002
-        """Return why rows cannot have these values beside the others, if they cannot."""
+        """Return why rows cannot have these values together with the others, or None."""
         return None

@@ -173,7 +173,7 @@ def _check_averages(rows: Rows, attribute: Attribute) -> Check:
         elif numeric:
             fault = fault or super(Means, form).compare(published, original)
         elif published.missing and not original.missing:
-            fault = fault or "has missing values, and the source has none"
+            fault = fault or "has missing values, but the source is complete"
         if not numeric or averaging.numbers == "median":
             value = form.grid.nearest if numeric else "t"
             strange = f"{value} NOT IN (SELECT {value} FROM {original.table})"

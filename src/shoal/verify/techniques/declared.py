@@ -56,7 +56,7 @@ class Moved(Declared):
     def check_rows(self, rows: Rows) -> str | None:
         """No value, together with the group it stayed in, occurs more often than in the source.
 
-        Groups are given by the columns *within* that are beside the value and follow from the source. If columns moved
+        Groups are given by the columns *within* that are in the same part and follow from the source. If columns moved
         together, the first that is published as it is represents the others.
         """
         columns, determined = rows.list_beside(self.column)
@@ -132,7 +132,7 @@ class RankSwapping(Moved):
 
     def compare(self, published: Column, original: Column) -> str | None:
         """Numbers half a window apart are as far from each other as declared, unless some are not published."""
-        said = "has values that are no numbers in the source"
+        said = "has values in the source that are not numbers"
         fault = super().compare(published, original) or original.find_fault(("x IS NULL", said))
         half = max(1, math.floor(self.window * original.present) // 2)
         every = f"SELECT x, unnest(range(n)) FROM {original.table}"
@@ -148,7 +148,7 @@ class RankSwapping(Moved):
 
         Rows that agree in all columns that follow from the source are compared in the order of their numbers. If any
         assignment of rows keeps to the window, this one does. Equal numbers have several ranks, of which the nearest
-        count. If rows were withheld, nothing is compared.
+        count. Releases with withheld rows are not compared.
         """
         columns, determined = rows.list_beside(self.column)
         fault, engine = super().check_rows(rows), rows.release.engine
@@ -242,7 +242,7 @@ class Pseudonym(Tokens):
 
     uncheckable = "the key"
     demands: ClassVar[Demands] = {
-        "is reversible and has a length, or is not and has none": lambda own: own.reversible is (own.length is None),
+        "must have a length if and only if it is not reversible": lambda own: own.reversible is (own.length is None),
     }
 
     reversible: bool
@@ -251,7 +251,7 @@ class Pseudonym(Tokens):
 
     @property
     def pattern(self) -> str:
-        """The characters of base 32; reversible tokens have those of 32, 48, 64 ... bytes."""
+        """The characters of base 32; reversible tokens encode 32, 48, 64 ... bytes."""
         lengths = [self.length] if self.length else [math.ceil(bytes_ * 8 / 5) for bytes_ in range(32, 97, 16)]
         ends = "|".join(f"[A-Z2-7]{{{length}}}" for length in lengths)
         return ends if self.length else f"([A-Z2-7]{{128}})*({ends})"  # 128 characters have 80 bytes
@@ -262,7 +262,7 @@ class Masking(Declared):
 
     roles = ("insensitive",)
     demands: ClassVar[Demands] = {
-        "has a length and is no number, or the other way round": lambda own: (
+        "must have a length if and only if it is a number": lambda own: (
             (own.kind == "number") == (own.length is not None)
         ),
     }
@@ -301,7 +301,7 @@ class Transitions(StrictEntry):
         return self
 
     def keeps(self, share: float, *, invariant: bool) -> bool:
-        """Whether a value is kept with this probability or drawn, by the same shares whatever it is."""
+        """Whether each value is kept with this probability, and otherwise drawn by shares that do not depend on it."""
         n = len(self.values)
         drawn = np.array(self.matrix) - share * np.eye(n)  # (n, n)
         shares = drawn[[0]] if invariant else np.full(n, (1 - share) / n)
@@ -309,7 +309,7 @@ class Transitions(StrictEntry):
 
 
 class Pram(Declared):
-    """Each value became one of those that its row of the matrix leads to."""
+    """Each value was replaced by one that its row of the matrix leads to."""
 
     agreement = "the matrix can lead from the source's frequencies to these"
     uncheckable = "the random draw by the matrix"
@@ -355,7 +355,7 @@ class Pram(Declared):
         return self.compare_cells(engine, kinds, places, whole=whole)
 
     def compare_cells(self, engine: Engine, kinds: Sequence[str], kept: Sequence[int], *, whole: bool) -> str | None:
-        """Return why the counts of ``published_cells`` cannot come from those of ``source_cells``, if they cannot.
+        """Return why the counts of ``published_cells`` cannot come from ``source_cells``, or None.
 
         Both tables have the n rows of each value in a stratum. *kinds* are the types of the strata and of the values.
         The places *kept* of a stratum are published. *whole* says that all rows of the source were treated.
@@ -418,7 +418,7 @@ TECHNIQUES: dict[str, type[Declared]] = {
 
 
 def find_technique(name: object) -> type[Declared] | None:
-    """Return a technique of this verifier, or one that another package registered; None if it is unknown."""
+    """Return a technique of this verifier or of another package; None if it is unknown."""
     if not isinstance(name, str) or name in TECHNIQUES:
         return TECHNIQUES.get(str(name))
     loaded = (entry.load() for entry in entry_points(group=GROUP, name=name))
@@ -432,10 +432,10 @@ def read_techniques(entries: Mapping[str, Mapping[str, Any]], attributes: Sequen
     for column, entry in entries.items():
         where = f"techniques.{column}"
         if column not in by_name:
-            raise ManifestError(f"{where} is no attribute of the release")
+            raise ManifestError(f"{where} is not an attribute of the release")
         technique, attribute = find_technique(entry.get("technique")), by_name[column]
         if technique is None:
-            raise ManifestError(f"{where}.technique is none that this verifier knows")
+            raise ManifestError(f"{where}.technique is unknown to this verifier")
         if "column" in entry:
             raise ManifestError(f"{where} has 1 unexpected key")
         declared = read_entry(technique, {**entry, "column": column}, where)

@@ -85,7 +85,7 @@ class Gridded(Declared):
         numbers = np.asarray(values.cast(pa.float64(), safe=False).fill_null(math.nan), dtype=np.float64)
         scaled: FloatArray = numbers * 10.0**self.grid.decimals / self.grid.unit
         if not bool((np.abs(scaled) <= _FARTHEST / self.grid.unit).all()):
-            raise InputError(f"column {self.column!r} of the source has values that are no numbers, or too large ones")
+            raise InputError(f"column {self.column!r} of the source has values that are not numbers, or are too large")
         return scaled
 
     def write(self, multiples: FloatArray) -> pa.Array:
@@ -103,7 +103,7 @@ class Gridded(Declared):
 
     def compare(self, published: Column, original: Column) -> str | None:
         strange = f"x IS NULL OR abs({self.grid.scaled}) > {_FARTHEST!r}"
-        said = "has values in the source that are no numbers, or too large ones"
+        said = "has values in the source that are not numbers, or are too large"
         return super().compare(published, original) or original.find_fault((strange, said))
 
 
@@ -324,7 +324,7 @@ class Microaggregation(Means):
     def check_rows(self, rows: Rows) -> str | None:
         """Rows that are not published explain all averages that are in fewer than k rows.
 
-        Averages beside each other are counted together, within strata that follow from the source.
+        Averages in the same part are counted together, within strata that follow from the source.
         """
         columns, exact = rows.list_beside(self.column)
         names = {name: rows.release.names[column] for name, column in columns.items()}
