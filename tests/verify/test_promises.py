@@ -791,3 +791,62 @@ def test_other_packages_register_statements_of_their_models() -> None:
         promises.entry_points = original
         promises.find_model.cache_clear()
         promises._shape_of.cache_clear()
+
+
+PRESENCE = Promise("delta-presence", {"min": 0.1, "max": 0.5, "population": "p"}, 0.5)
+RESULTS: list[tuple[Promise, Judgement, int, tuple[bool, float | None, str]]] = [
+    (Promise("k-anonymity", {"k": 2}, 3.0), Judgement(4, 0, 3.0), 0, (True, 3.0, "all 4 classes satisfy it")),
+    (Promise("k-anonymity", {"k": 2}, 3.0), Judgement(4, 1, 3.0), 0, (False, 3.0, "1 of 4 classes fail it")),
+    (Promise("k-anonymity", {"k": 2}, 4.0), Judgement(4, 0, 3.0), 0, (False, 3.0, "not the figure of the rows")),
+    (Promise("k-anonymity", {"k": 2}, None), Judgement(4, 0, 3.0), 0, (False, 3.0, "not the figure of the rows")),
+    (Promise("k-anonymity", {"k": 2}, 3.0), Judgement(4, 0, 3.0, "cannot check"), 0, (False, None, "cannot check")),
+    (Promise("k-anonymity", {"k": 2}, 3.0, counts="unit"), Judgement(4, 0, 3.0), 0, (True, 3.0, "counted by unit")),
+    (Promise("average-risk", {"risk": 0.5}, 0.2), Judgement(1, 0, 0.2), 0, (True, 0.2, "all classes together satisfy")),
+    (Promise("average-risk", {"risk": 0.5}, 0.2), Judgement(1, 1, 0.2), 0, (False, 0.2, "all classes together fail")),
+    (PRESENCE, Judgement(3, 0, 0.5), 0, (True, 0.5, "all 3 classes satisfy it")),
+    (PRESENCE, Judgement(3, 0, 0.5), 1, (False, 0.5, "3 of 3 classes fail it")),
+    (Promise("delta-presence", {"min": 0, "max": 0.5}, 0.5), Judgement(3, 0, 0.5), 1, (True, 0.5, "all 3 classes")),
+    (Promise("k-map", {"k": 2, "population": "p"}, 3.0), Judgement(3, 0, 3.0), 1, (True, 3.0, "all 3 classes")),
+]
+
+
+@pytest.mark.parametrize(("promise", "judgement", "uncovered", "expected"), RESULTS)
+def test_a_judgement_becomes_a_result(
+    promise: Promise, judgement: Judgement, uncovered: int, expected: tuple[bool, float | None, str]
+) -> None:
+    found = promises.conclude(promise, judgement, uncovered=uncovered)
+    assert (found.ok, found.achieved, found.done, found.model) == (*expected[:2], True, promise.model)
+    assert expected[2] in found.detail
+    assert ("unit" in found.detail) is (promise.counts is not None)
+
+
+def test_what_was_not_judged_is_neither_done_nor_failed() -> None:
+    found = promises.leave_unchecked(PRESENCE, "its table is missing")
+    assert (found.ok, found.done, found.achieved) == (True, False, None)
+    assert promises.conclude(PRESENCE, Judgement(0, 0, math.nan)).achieved is None
+    unknown = judge(ENGINE, Promise("magic", {}, 1.0), [])
+    assert (unknown.classes, unknown.failing) == (0, 0)
+    assert "does not know" in str(unknown.obstacle)
+
+
+@pytest.mark.parametrize(("claimed", "same"), [(0.3, True), (0.3 + 1e-11, True), (0.3 + 1e-6, False), (None, False)])
+def test_figures_agree_but_for_rounding(claimed: float | None, same: bool) -> None:
+    assert promises.agrees(claimed, 0.3) is same
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"), [("average-risk", {"risk": 1.5}), ("sample-uniqueness", {"fraction": 1})]
+)
+def test_shares_beyond_all_records_are_refused(model: str, parameters: dict[str, Any]) -> None:
+    assert read_promise(model, parameters, 1.0, []).obstacle
+
+
+def test_covered_classes_of_a_population_are_measured() -> None:
+    ENGINE.run(
+        "CREATE OR REPLACE TEMP TABLE people AS SELECT * FROM (VALUES (1, 2, 4), (2, 1, 0)) AS t(class, n, covered)"
+    )
+    found = judge(ENGINE, Promise("delta-presence", {"min": 0, "max": 0.5}, None), [Counts("people")])
+    assert (found.failing, found.achieved) == (1, math.inf)
+    ENGINE.run("DELETE FROM people WHERE covered = 0")
+    found = judge(ENGINE, Promise("delta-presence", {"min": 0, "max": 0.5}, None), [Counts("people")])
+    assert (found.failing, found.achieved) == (0, 0.5)
