@@ -1,8 +1,8 @@
-"""The written format of a release's manifest: strict models, below both who writes it and who checks it.
+"""The written format of a release's manifest: strict models for its writer and for the verifier.
 
 Unknown keys, nulls and values of another type are errors, so nothing can hide in a manifest. Only the shape of
-each entry is declared here. Whether entries fit together, and whether what they claim is so, the verifier asks. Models
-and techniques are not listed: each has its parameters where its formula or its check is.
+each entry is declared here. The verifier checks whether entries fit together, and whether their claims are true. Models
+and techniques declare their parameters beside their formulas and checks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shoal.core.wording import count_noun
 FORMAT = 1
 PAGES = {"readme": "README.md", "report": "report.html"}  # key -> the file whose digest is stated
 _MAX_DEPTH = 100  # of a taxonomy
-_MOST_LISTED = 1 << 24  # values under all labels of a column, that spans stand for
+_MOST_LISTED = 1 << 24  # values that the spans of all labels of a column have
 _PRIVATE = ("labels", "values", "ledger")  # below these keys no path is quoted
 
 T = TypeVar("T")
@@ -125,12 +125,12 @@ class Attribute(StrictEntry):
 
     @property
     def covers(self) -> dict[str, dict[str, Any]]:
-        """What each label covers; nothing if values are published as they are."""
+        """The cover of each label; empty for columns without labels."""
         return self.labels or {}
 
     @property
     def may_keep_missing(self) -> bool:
-        """Whether rows without a label are legal: a missing sensitive value that is kept has none."""
+        """Whether rows may lack a label, because missing sensitive values are kept."""
         return self.boxed and self.role == "sensitive"
 
     @model_validator(mode="after")

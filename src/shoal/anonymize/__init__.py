@@ -1,4 +1,4 @@
-"""What the product does: a table and a policy in, a verified release out."""
+"""Anonymize a table by a policy and return a verified release."""
 
 from __future__ import annotations
 
@@ -40,20 +40,55 @@ def anonymize(
     sign: str | Path | None = None,
     overwrite: bool = False,
 ) -> Release:
-    """Publish a table so that every class of the result keeps the policy's promises, and prove it.
+    """Publish a table by a policy, after the verifier has accepted the release.
 
-    *data* is a path, an address of a database's table, a pandas or polars data frame, a pyarrow table or a DuckDB
-    relation; without *out* the same kind comes back in ``release.data`` (a pyarrow table for a path or address). With
-    *out*, the folders ``out/public`` and ``out/internal`` are written, and with *to*, the address of a new table, that
-    too. Nothing comes back and nothing is written unless the verifier agrees. With the *utility* "full" the release is
-    also asked questions: counts, associations, predictions. With a *ledger*, a path or
-    ``LedgerOptions``, the release is linked with those that are in there, refused if they leave too
-    little together, and else entered. *memory*, like "2GiB" or in bytes, is what the process may use: a table that
-    needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
-    A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
-    What no promise covers is in ``release.findings``; a *strict* run publishes nothing while high ones are open.
-    With *sign*, the file of a key, a written release has a signed statement. With *overwrite*, an earlier release
-    in *out* is replaced; any other folder is refused.
+    Parameters
+    ----------
+    data
+        A path, the address of a database table, a pandas or polars data frame, an Arrow table, a DuckDB relation or a
+        Spark DataFrame.
+    policy
+        The policy, or the path of its file.
+    out
+        The folder in which ``public`` and ``internal`` are written. Without it, the release stays in memory.
+    format
+        The format of the written data; by default the format of the source.
+    seed
+        A seed that makes the release reproducible. By default, randomness comes from the operating system.
+    utility
+        With "full", the release is also scored by counts, associations and predictions.
+    ledger
+        A path or ``LedgerOptions``. The release is linked with the entries, and refused if too little protection
+        remains.
+    to
+        The address of a new database table that also gets the rows.
+    memory
+        The limit of the process, in bytes or like "2GiB". Larger tables are planned region by region if the method
+        permits it.
+    threads
+        The number of threads. The result does not depend on it.
+    engine, master
+        "spark" counts and rewrites Parquet files on Spark, perhaps on a *master*. DataFrames of Spark need neither.
+    strict
+        Whether open high findings prevent the publication.
+    sign
+        The file of a signing key; the written release then has a signed statement.
+    overwrite
+        Whether to replace an earlier release in *out*. Other folders are always refused.
+
+    Returns
+    -------
+    Release
+        ``release.data`` has the kind of *data* (an Arrow table for paths and addresses), or is None with *out*.
+
+    Raises
+    ------
+    InputError, PolicyError, UsageError
+        The table, the policy or an argument is faulty.
+    UnreachableError
+        No release satisfies the policy.
+    VerificationError, FindingsError
+        The verifier refused the release, or *strict* did. Nothing was published.
     """
     from shoal.release.signing import read_signing_key  # a run needs it, and the import of shoal does not
 

@@ -52,7 +52,7 @@ def run(
     progress: Progress,
     engine: LocalEngine | None = None,
 ) -> Release:
-    """Anonymize a table by a policy; nothing is published unless the verifier accepts it."""
+    """Anonymize a table by a policy, and publish the release after the verifier has accepted it."""
     try:
         with ExitStack() as held:
             opened = open_run(data, policy, options, progress, engine or LocalEngine(options.budget.threads), held)
@@ -161,7 +161,7 @@ def choose_method(run: Run, counted: CountedCells | SampledCells, people: Mappin
 
 
 def plan(run: Run, counted: CountedCells | SampledCells, people: Mapping[str, CountedCells]) -> Publication:
-    """Assign the records of every cell to classes, and decide what each class publishes."""
+    """Assign the records of every cell to classes, and choose the labels of each class."""
     if isinstance(counted, SampledCells):
         with run.timing("plan"):
             return run.engine.plan_regions(
@@ -178,7 +178,7 @@ def plan(run: Run, counted: CountedCells | SampledCells, people: Mapping[str, Co
 
 
 def describe(run: Run, publication: Publication) -> Description:
-    """Measure what the plan keeps of the table, and write the manifest."""
+    """Measure the utility of the plan, and write the manifest."""
     digests = {path: people.digest() for path, people in run.populations.items()}
     utility = publication.utility()
     manifest = build_manifest(publication, digests)

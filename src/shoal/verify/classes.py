@@ -85,7 +85,7 @@ class FormRows:
     plan: Plan | None  # of several data owners
 
 
-FormCheck: TypeAlias = Callable[[FormRows], Answer]  # fails closed: without guarantees nothing is verified
+FormCheck: TypeAlias = Callable[[FormRows], Answer]  # without guarantees the release fails
 
 
 def verify_classes(given: FormRows) -> Answer:

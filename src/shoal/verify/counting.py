@@ -116,7 +116,7 @@ class ReleaseTables:
     def keys(self) -> list[str]:
         """The columns whose values make a class: in parts, the bucket and the quasi-identifiers of one part.
 
-        None if nothing is promised, or if sensitive attributes are in several parts.
+        None without promises, or if sensitive attributes are in several parts.
         """
         manifest = self.manifest
         quasi, sensitive = ([one.name for one in manifest.of_role(role)] for role in ("quasi", "sensitive"))

@@ -43,7 +43,7 @@ def find_internal(public: Path, name: str) -> Path | None:
 
 
 def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, FileDigest | None]) -> Check:
-    """Check that there are no files except *files*, all plain, and that *pages* have the stated digests.
+    """Check that the folder has only *files*, all plain, and that *pages* have the stated digests.
 
     A README may be there without a digest, as in releases of earlier versions.
     """
@@ -54,7 +54,7 @@ def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, FileDig
         return Check("folder", False, f"the public folder contains {extra} files that do not belong there")
     for name, digest in stated.items():
         if not (public / name).is_file() or take_digest(public / name) != digest:
-            return Check("folder", False, f"{name} is not the one that the manifest was written for")
+            return Check("folder", False, f"{name} differs from its digest in the manifest")
     return Check("folder", True, "no other files")
 
 
@@ -113,8 +113,8 @@ def _check_recorded(public: Path, content: bytes) -> list[Check]:
     if "manifest" not in evidence:  # an earlier version wrote it
         return []
     same = evidence["manifest"].get("sha256") == hashlib.sha256(content).hexdigest()
-    is_it = "is" if same else "is not"
-    return [Check("recorded", same, f"the manifest {is_it} the one that internal/evidence.json was written with")]
+    verb = "agrees with" if same else "differs from"
+    return [Check("recorded", same, f"the manifest {verb} its digest in internal/evidence.json")]
 
 
 def read_names(path: Path, file_format: str) -> list[str]:

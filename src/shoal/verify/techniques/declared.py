@@ -309,7 +309,7 @@ class Transitions(StrictEntry):
 
 
 class Pram(Declared):
-    """Each value was replaced by one that its row of the matrix leads to."""
+    """Each value was replaced at random, by the row of the matrix for this value."""
 
     agreement = "the matrix can lead from the source's frequencies to these"
     uncheckable = "the random draw by the matrix"
