@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ from shoal.audit.counting import RowCounts
 from shoal.audit.evidence import OriginalRisks, build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
-from shoal.audit.numbers import ChangedNumbers
 from shoal.columns.base import read_traces
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress
@@ -40,6 +39,9 @@ from shoal.release.sliced.table import BUCKET
 from shoal.release.witness import Witness
 from shoal.utility.base import Utility
 from shoal.utility.marginals import UNWEIGHTED, average_weights
+
+if TYPE_CHECKING:
+    from shoal.audit.numbers import ChangedNumbers
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -179,6 +181,8 @@ def plan(run: Run, counted: CountedCells | SampledCells, people: Mapping[str, Co
 
 def describe(run: Run, publication: Publication) -> Description:
     """Measure the utility of the plan, and write the manifest."""
+    from shoal.audit.numbers import ChangedNumbers  # loaded while rows are read
+
     digests = {path: people.digest() for path, people in run.populations.items()}
     utility = publication.utility()
     manifest = build_manifest(publication, digests)
