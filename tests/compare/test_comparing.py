@@ -182,10 +182,10 @@ def test_without_control_the_comparison_says_what_that_means() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "stated"),
     [
-        ((), {}, "needs a policy"),
+        ((), {}, "at least one policy"),
         ((POLICY, POLICY), {"techniques": "all"}, "one policy"),
         ((POLICY,), {"techniques": "nois"}, "did you mean 'noise'"),
-        ((POLICY,), {"techniques": []}, "name a technique"),
+        ((POLICY,), {"techniques": []}, "at least one technique"),
         ((POLICY,), {"hold_out": 1.0}, "from 0 to below 1"),
         ((POLICY,), {"hold_out": -0.1}, "from 0 to below 1"),
         ((POLICY,), {"hold_out": 0.0001}, "leaves one side empty"),
@@ -217,7 +217,7 @@ def test_seeds_repeat_all_but_time() -> None:
 
 def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
     text = markdown_page(small, "A | title", "figures/x.svg")
-    assert "![Risk against what is kept](figures/x.svg)" in text
+    assert "![Risk against utility](figures/x.svg)" in text
     for row in small.rows:
         assert row.name in text
     assert "- **differential-privacy**: the values of sex, illness are not declared" in text
@@ -235,7 +235,7 @@ def test_files_are_refused_before_any_work(tmp_path: Path) -> None:
         Wanted(csv=there).check()
     with pytest.raises(UsageError, match=r"must end in \.svg"):
         Wanted(frontier=tmp_path / "frontier.png").check()
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="does not exist"):
         Wanted(markdown=tmp_path / "nowhere" / "page.md").check()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.compare.result import Asked
+from shoal.compare.result import Candidate
 from shoal.compare.sweeps import MOST_ROWS, list_rows, read_methods, read_sweep
 from shoal.core.errors import PolicyError, UsageError
 from shoal.policy.policy import Policy
@@ -17,7 +17,7 @@ POLICY: dict[str, Any] = {
 }
 
 
-def rows(*policies: dict[str, Any], sweep: Any = None, methods: Any = None) -> list[Asked]:
+def rows(*policies: dict[str, Any], sweep: Any = None, methods: Any = None) -> list[Candidate]:
     given = policies or (POLICY,)
     names = [f"{letter}.yaml" for letter in "abcdef"[: len(given)]]
     return list_rows(names, [Policy.load(each) for each in given], read_sweep(sweep), read_methods(methods))
@@ -97,8 +97,8 @@ def test_a_method_that_the_policy_cannot_have_is_one_row_with_the_reason() -> No
         ({"methods": "incognito{mesure: um}"}, "did you mean 'measure'"),
         ({"methods": "incognito{measure: umm}"}, "incognito.measure: must be one of"),
         ({"methods": "incognito{measure"}, "write methods as"),
-        ({"methods": ""}, "name a method"),
-        ({"sweep": {"k-anonymity.k": range(2, MOST_ROWS + 3)}}, "at most 100 are compared at once"),
+        ({"methods": ""}, "at least one method"),
+        ({"sweep": {"k-anonymity.k": range(2, MOST_ROWS + 3)}}, "at most 100 can be compared"),
     ],
     ids=lambda each: each if isinstance(each, str) else None,
 )

@@ -110,7 +110,7 @@ def test_a_row_without_a_risk_or_a_utility_has_no_rank() -> None:
     found = stated.standings()
     assert set(found) == {0, 1}
     assert found[0].score == pytest.approx((0.9 + 0.5) / 2)
-    assert "c has no rank, for risk could not be measured there as elsewhere." in ranking(stated)
+    assert "c has no rank, because risk could not be measured there." in ranking(stated)
     by_name = {each["name"]: each for each in stated.as_dict()["rows"]}
     assert (by_name["c"]["rank"], by_name["c"]["dominated_by"]) == (None, [])
 
@@ -129,7 +129,7 @@ def test_without_any_risk_there_is_no_ranking_and_refused_rows_have_none() -> No
     rows = [row("a", None, 10), row("b", None, 5), Row("c", "", "", reason="no")]
     stated = comparison(rows)
     assert stated.standings() == {}
-    assert ranking(stated) == ["There is no ranking: it needs a risk and something kept that were measured."]
+    assert ranking(stated) == ["The releases are not ranked, because none has both a risk and a utility."]
     assert [each["rank"] for each in stated.as_dict()["rows"]] == [None] * 3
 
 

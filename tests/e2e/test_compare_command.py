@@ -83,7 +83,7 @@ def test_json_has_everything(folder: Path) -> None:
         (("--techniques", "nothing"), "unknown technique"),
         (("--control", "x.csv", "--hold-out", "0.1"), "choose one"),
         (("--frontier", "x.png"), "must end in .svg"),
-        (("--csv", "nowhere/x.csv"), "no folder"),
+        (("--csv", "nowhere/x.csv"), "does not exist"),
         (("--targets", "5"), "at least 7"),
     ],
     ids=lambda each: each if isinstance(each, str) else None,

@@ -238,9 +238,9 @@ def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
     last = plan.n_classes - 1
     class_of = np.where(plan.assignment.class_of == last, WITHHELD, plan.assignment.class_of).astype(np.int32)
     plan = Plan.of_cells(plan.lo[:last], plan.hi[:last], class_of, problem.cells.counts)
-    pools, n_withheld = [Pool(), Pool()], 0
+    pools, n_withheld = [], 0
     middle = plan.n_classes // 2
-    for pool, which in zip(pools, (np.arange(middle), np.arange(middle, plan.n_classes)), strict=True):
+    for which in (np.arange(middle), np.arange(middle, plan.n_classes)):
         number = np.full(plan.n_classes + 1, -1, dtype=np.int32)
         number[which] = np.arange(len(which), dtype=np.int32)
         mine = np.isin(plan.assignment.class_of, which)
@@ -250,7 +250,7 @@ def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
         classes = number[plan.assignment.class_of[mine]]
         half = Plan.of_cells(plan.lo[which], plan.hi[which], classes, cells.counts)
         n_withheld += half.n_withheld
-        pool.add(part, half)
+        pools.append(Pool.of(part, half))
     assert n_withheld == plan.n_withheld > 0
     total = Total(problem.quasi, problem.sensitive, problem.cells.n_records, plan.n_withheld)
     found, wanted = (pools[0] + pools[1]).measure(total), measure(problem, plan, detail=True)

@@ -63,8 +63,8 @@ REFUSED = {
     "noise": (policy({"noise": {"laplace": {"scale": 3}, "edges": "redraw"}}, "age"), "'age' was changed by noise"),
     "rounding": (policy({"rounding": {"base": 5}}, "age"), "'age' was changed by rounding"),
     "swapping": (policy({"swapping": {"share": 0.1}}), "'illness' was changed by swapping"),
-    "averages": (policy(method="microaggregation"), "averages, which stand for no set"),
-    "synthetic": (policy(privacy=[], method={"synthetic": {"epsilon": 1}}), "rows are nobody's"),
+    "averages": (policy(method="microaggregation"), "averages, which do not represent sets"),
+    "synthetic": (policy(privacy=[], method={"synthetic": {"epsilon": 1}}), "rows are not records of people"),
 }
 
 
@@ -130,9 +130,9 @@ def test_manifests_that_do_not_explain_their_techniques_are_refused(techniques: 
         link([replace(made, manifest={**made.manifest, "techniques": techniques}), made])
 
 
-def test_manifests_of_unknown_methods_are_refused() -> None:
-    with pytest.raises(InputError, match="no method that this shoal knows"):
-        explain_unlinkable(releases.state({"attributes": {"age": {"role": "quasi"}}, "method": "unheard of"}), ())
+def test_manifests_of_unknown_forms_are_refused() -> None:
+    with pytest.raises(InputError, match="lacks the form of the release"):
+        explain_unlinkable(releases.state({"attributes": {"age": {"role": "quasi"}}, "form": "unheard of"}), ())
 
 
 def enter(place: Path, name: str, asked: dict[str, Any], **options: Any) -> Release:
@@ -189,7 +189,7 @@ def synthetic(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
 def test_epsilon_and_delta_add_up_against_a_budget(tmp_path: Path) -> None:
     enter(tmp_path, "classes", policy())
     first = enter(tmp_path, "first", synthetic(0.1))
-    assert first.evidence["ledger"]["linked"] == []  # rows are nobody's
+    assert first.evidence["ledger"]["linked"] == []  # rows are not records of people
     with pytest.raises(UnreachableError, match=r"cost epsilon 0.2 and delta 0, and no budget was set.*ledger budget"):
         enter(tmp_path, "second", synthetic(0.1))
     with Ledger.open(tmp_path / "ledger.db", write=True) as ledger:

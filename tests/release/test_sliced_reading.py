@@ -162,7 +162,7 @@ def test_other_releases_are_refused_plainly() -> None:
 
 
 def test_tables_that_do_not_fit_their_manifest_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is it the same release"):
+    with pytest.raises(InputError, match="are of one release"):
         SlicedTable.of(ROWS.drop_columns(["ill"]), PARTS)
     for numbers, message in (([1, 1, 1, 3, 3], "skips"), ([0, 1, 1, 2, 2], "1, 2"), (list("abcde"), "1, 2")):
         with pytest.raises(InputError, match=message):

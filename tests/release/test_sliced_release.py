@@ -142,5 +142,5 @@ def test_the_readme_says_that_rows_mix_people(sliced: Any) -> None:
     assert "| bucket | bucket | number |" in text
     assert "| age | quasi | number | years \\| months; as in the original table |" in text
     assert "Rows are in random order" not in text
-    assert "Nothing is promised about who is in the table" in text
+    assert "The release does not hide who is in the table" in text
     assert "**simple-l-diversity** (l = 2)" in text

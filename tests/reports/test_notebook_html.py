@@ -65,7 +65,7 @@ def test_a_release_shows_promises_plots_and_utility(release: shoal.Release) -> N
     ("method", "privacy", "expected"),
     [
         ({"slicing": {"bucket_size": 10}}, [{"simple-l-diversity": {"l": 2}}], "Bucket sizes"),
-        ({"plain": {}}, [], "Nothing is promised about people"),
+        ({"plain": {}}, [], "This release promises nothing about people"),
         ({"microaggregation": {}}, [{"k-anonymity": {"k": 5}}], "Class sizes"),
     ],
     ids=["slicing", "plain", "microaggregation"],

@@ -17,7 +17,6 @@ import shoal
 from shoal.audit.units import class_risks, size_histogram
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme
-from shoal.reports.templates import environment
 
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -150,23 +149,6 @@ def test_a_failed_check_is_shown_as_such(release: Any) -> None:
     page = internal_report(release.manifest, evidence)
     assert page.count('class="bad"') == 1
     assert "–" in page
-
-
-def test_compiled_templates_are_kept_and_follow_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, own = tmp_path / "compiled", tmp_path / "own"
-    kept.mkdir()
-    own.mkdir()
-    monkeypatch.setattr("shoal.reports.templates.COMPILED", kept)
-    monkeypatch.setattr("sys.dont_write_bytecode", False)
-    for text in ("first", "second", "second"):
-        (own / "page.txt").write_text(text)
-        environment.cache_clear()
-        assert environment(own).get_template("page.txt").render() == text
-        assert len(list(kept.iterdir())) == 1
-    monkeypatch.setattr("shoal.reports.templates.COMPILED", tmp_path / "nowhere")  # also where nothing can be kept
-    environment.cache_clear()
-    assert environment(own).get_template("page.txt").render() == "second"
-    environment.cache_clear()
 
 
 def test_the_first_page_has_what_a_board_signs() -> None:

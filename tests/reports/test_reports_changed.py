@@ -161,7 +161,7 @@ def test_the_readme_lists_what_was_changed_and_no_more(releases: dict[str, Any],
 def test_a_release_that_promises_nothing_says_so_loudly(releases: dict[str, Any]) -> None:
     loud = "**This release promises nothing about people.**"
     assert [name for name in KINDS if loud in public_readme(releases[name].manifest)] == ["plain"]
-    assert "random sample: each record had a chance of 50%" in public_readme(releases["plain"].manifest)
+    assert "record was drawn independently with a probability of 50%" in public_readme(releases["plain"].manifest)
     promising = public_readme(releases["promising"].manifest)
     assert "**k-anonymity** (k = 3)" in promising
     assert "A class is all rows that are equal in every quasi column." in promising

@@ -10,8 +10,7 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.files import from_nested
-from shoal.utility.association_kept import contingency
-from shoal.utility.count_error import CountError
+from shoal.utility.analyses import CountError, contingency
 from shoal.utility.rows import Column, Rows
 
 

@@ -11,7 +11,7 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
-from shoal.utility.number_loss import measure_numbers
+from shoal.utility.analyses import measure_numbers
 
 PLACES = [0.0, 1.0, 2.0, 5.0, 9.0, 20.0]
 

@@ -207,7 +207,7 @@ def _observe(
 ) -> tuple[Iterator[pa.RecordBatch], Witness | None]:
     """Return the rows, which the observers see as they pass, and the witness, which they complete."""
     sample, counts = described.sample, described.counts
-    if rows.nobodys:
+    if rows.synthetic:
         return sample.watch(counts.watch(rows.batches)), None
     if rows.buckets is not None:
         return sample.watch(counts.watch(rows.batches), BUCKET), Witness.of_buckets(rows.buckets)

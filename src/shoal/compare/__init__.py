@@ -1,1 +1,1 @@
-"""Techniques and policies side by side on one table: what each leaves to attacks, promises, keeps and costs."""
+"""Comparisons of techniques and policies on one table: attacks, promises and utility."""

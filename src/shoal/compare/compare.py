@@ -1,4 +1,4 @@
-"""The whole of a comparison: put people aside, make every release, attack it, and see what it keeps."""
+"""The comparison: set people aside, make every release, attack it, and measure its utility."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shoal.audit.decision import decide
 from shoal.audit.marginals import SourceTables
 from shoal.columns.keys import new_key
 from shoal.compare.recipes import RECIPES, Base, Recipe
-from shoal.compare.result import RISKS, AnyWeights, Asked, Comparison, Row, read_weights
+from shoal.compare.result import RISKS, AnyWeights, Candidate, Comparison, Row, read_weights
 from shoal.compare.sweeps import AnyMethods, AnySweep, list_rows, policy_names, read_methods, read_sweep
 from shoal.core.errors import InputError, PolicyError, ShoalError, UsageError, did_you_mean
 from shoal.core.progress import Progress, Silent, show_progress
@@ -60,27 +60,44 @@ def compare(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Make a release by every policy, or by every technique on one, and tell what each leaves, promises and keeps.
+    """Compare the releases of several policies, or of several techniques on one policy.
 
-    The same people are aside in all of them: those of a *control* table or, without one, a random share *hold_out* of
-    the data, 0.2 if it is not given, who are in no release. *techniques* are "all" or names; *methods* and a *sweep*
-    over parameters make several rows of every policy; *weights* rank them. Every release is verified as ever, none is
-    written, and what is found is for the data holder alone.
+    Every release is verified and attacked, none is written, and all results are for the data holder only. All
+    releases have the same control group: the *control* table or a random share of the data.
+
+    Parameters
+    ----------
+    data, policies
+        A table in any form that ``shoal.open_source`` opens, and at least one policy.
+    techniques
+        "all", or the names of techniques to apply to the attributes of the single policy.
+    sweep, methods
+        Values of parameters, and methods; each policy has a row for every combination.
+    weights
+        The weights of risk and utility in the ranking.
+    control, hold_out
+        A table of people who are in no release, or the share of the data to set aside (0.2 unless stated).
+    targets, seed
+        The number of guesses of each attack, and a seed that makes the comparison repeatable.
     """
     if not policies:
-        raise UsageError("a comparison needs a policy at least")
+        raise UsageError("a comparison needs at least one policy")
     chosen = _choose(techniques)
     axes, kinds = read_sweep(sweep), read_methods(methods)
     if chosen and len(policies) > 1:
         raise UsageError("techniques are compared on the attributes of one policy; give one, or no techniques")
     if chosen and (axes or kinds):
-        raise UsageError("techniques have parameters of their own; compare them, or sweep over those of a policy")
+        raise UsageError("techniques have parameters of their own, so give either techniques or a sweep or methods")
     weighed = read_weights(weights)
-    share = _share(control, hold_out)
+    if control is not None and hold_out is not None:
+        raise UsageError("a control table and a share to hold out both give a control group; choose one")
+    share = None if control is not None else HOLD_OUT if hold_out is None else hold_out
+    if share is not None and not 0 <= share < 1:
+        raise UsageError(f"the share of records to hold out must be from 0 to below 1, not {share}")
     if targets < FEWEST:
         raise UsageError(f"the number of targets, {targets}, is too small; give at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
-    asked = [] if chosen else list_rows(policy_names(policies), loaded, axes, kinds)
+    candidates = [] if chosen else list_rows(policy_names(policies), loaded, axes, kinds)
     table = _read(data, loaded[0].source)
     for policy in loaded:
         check_columns(policy, open_source(table, policy.source))
@@ -89,50 +106,31 @@ def compare(
     if share:
         people, strangers = _split_people(table, share, np.random.default_rng(seed))
     bench = Bench.of(loaded, people, strangers, targets=targets, seed=seed)
-    with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # for its owner alone; removed in the end
+    with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # only its owner can read it
         if chosen:
-            asked = _by_technique(chosen, loaded[0], bench, Path(folder) / "pseudonyms.key")
-        with show_progress(progress) as showing:
-            rows = _fill_rows(asked, bench, showing)
+            candidates = _apply_techniques(chosen, loaded[0], bench, Path(folder) / "pseudonyms.key")
+        with show_progress(progress) as shown:
+            rows = bench.fill_rows(candidates, shown)
+    note = NO_CONTROL
+    if strangers is not None:
+        of = f"{strangers.num_rows:,} of {table.num_rows:,} records"
+        note = f"{of}, drawn at random, were put aside first: they are the control group and in no release"
+        if not share:
+            note = f"the control group is a table that was given, with {strangers.num_rows:,} records"
     return Comparison(
-        rows=tuple(rows),
+        rows=rows,
         records=people.num_rows,
         control=0 if strangers is None else strangers.num_rows,
         held_out=share or None,
         targets=targets,
         seed=seed,
-        notes=_notes(people, strangers, share),
+        notes=(note,),
         weights=weighed,
     )
 
 
-def _share(control: object | None, hold_out: float | None) -> float | None:
-    """Return the share of the data to put aside; None if there is a control table."""
-    if control is not None and hold_out is not None:
-        raise UsageError("a control table and a share to hold out are two ways to have a control group; choose one")
-    share = None if control is not None else HOLD_OUT if hold_out is None else hold_out
-    if share is not None and not 0 <= share < 1:
-        raise UsageError(f"the share of records to hold out must be from 0 to below 1, not {share}")
-    return share
-
-
-def _fill_rows(asked: Sequence[Asked], bench: Bench, progress: Progress) -> list[Row]:
-    """Make, attack and measure the release of every row that has a policy."""
-    rows = []
-    with progress.step("comparing", len(asked), unit="releases") as step:
-        for row, policy in asked:
-            if policy is None:
-                rows.append(row)
-            else:
-                with progress.step(row.name, 1, unit="release") as own:
-                    rows.append(bench.fill(row, policy))
-                    own.advance(1)
-            step.advance(1)
-    return rows
-
-
 def _choose(techniques: str | Sequence[str] | None) -> Sequence[Recipe]:
-    """Return the recipes that are asked for, in the order of the table; none if no techniques are."""
+    """Return the requested recipes in the order of the table; none if no techniques are requested."""
     if techniques is None:
         return []
     if techniques == "all":
@@ -144,31 +142,31 @@ def _choose(techniques: str | Sequence[str] | None) -> Sequence[Recipe]:
             hint = did_you_mean(name, known) or f"; known: all, {', '.join(known)}"
             raise UsageError(f"unknown technique {name!r}{hint}")
     if not names:
-        raise UsageError(f"name a technique at least; known: all, {', '.join(known)}")
+        raise UsageError(f"name at least one technique; known: all, {', '.join(known)}")
     return [recipe for recipe in RECIPES if recipe.name in names]
 
 
-def _by_technique(chosen: Sequence[Recipe], policy: Policy, bench: Bench, key: Path) -> list[Asked]:
-    """Return what each technique makes of a policy; of one that cannot serve it, the reason."""
+def _apply_techniques(chosen: Sequence[Recipe], policy: Policy, bench: Bench, key: Path) -> list[Candidate]:
+    """Return a policy for each technique and setting, or the reason why the technique cannot be applied."""
     new_key(key)
     secret = bench.policy.names("sensitive")
     known = read_columns(bench.source, secret) if secret else bench.people.select([])
     counts = {name: pc.value_counts(known.column(name)).field("counts") for name in known.column_names}
     base = Base(policy, {name: pc.max(each).as_py() / known.num_rows for name, each in counts.items()}, key)
-    asked = []
+    candidates = []
     for recipe in chosen:
         row = Row(recipe.name, recipe.title, "", recipe.verdict)
         found = recipe.apply(base)
         if isinstance(found, str):
-            asked.append(Asked(replace(row, reason=found)))
+            candidates.append(Candidate(replace(row, reason=found)))
             continue
         for parameters, document in found:
             row = replace(row, parameters=parameters)
             try:
-                asked.append(Asked(row, Policy.load(document, policy.folder)))
-            except PolicyError as error:  # of what the policy declares, the technique cannot do with something
-                asked.append(Asked(replace(row, reason=str(error))))
-    return asked
+                candidates.append(Candidate(row, Policy.load(document, policy.folder)))
+            except PolicyError as error:  # the technique does not fit the policy's declarations
+                candidates.append(Candidate(replace(row, reason=str(error))))
+    return candidates
 
 
 def _read(data: object, options: SourceOptions) -> pa.Table:
@@ -180,7 +178,6 @@ def _read(data: object, options: SourceOptions) -> pa.Table:
 
 
 def _split_people(table: pa.Table, share: float, rng: np.random.Generator) -> tuple[pa.Table, pa.Table]:
-    """Put a random share of the records aside."""
     n_aside = round(share * table.num_rows)
     if not 0 < n_aside < table.num_rows:
         raise UsageError(
@@ -191,23 +188,14 @@ def _split_people(table: pa.Table, share: float, rng: np.random.Generator) -> tu
     return table.take(pa.array(np.sort(order[n_aside:]))), table.take(pa.array(np.sort(order[:n_aside])))
 
 
-def _notes(people: pa.Table, strangers: pa.Table | None, share: float | None) -> tuple[str, ...]:
-    if strangers is None:
-        return (NO_CONTROL,)
-    if share:
-        of = f"{strangers.num_rows:,} of {people.num_rows + strangers.num_rows:,} records"
-        return (f"{of}, drawn at random, were put aside first: they are the control group and in no release",)
-    return (f"the control group are the {strangers.num_rows:,} records of the table that was given for it",)
-
-
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """Whom all rows are about, the attributes that are compared, and what every release is asked."""
+    """The people and attributes that all releases share, and the settings of the attacks."""
 
-    policy: Policy  # the first one, with attributes in place of baskets
-    source: Source  # the people with these attributes
-    people: pa.Table  # whom releases are about
-    strangers: pa.Table | None  # like them, but in no release
+    policy: Policy  # the first one, with baskets unfolded
+    source: Source  # the people, with baskets unfolded
+    people: pa.Table  # in every release
+    strangers: pa.Table | None  # the control group
     names: tuple[str, ...]  # attributes that are compared
     targets: int
     seed: int | None
@@ -220,7 +208,7 @@ class Bench:
         strangers: pa.Table | None,
         **asked: Any,
     ) -> Bench:
-        """Find what all policies publish, and see that a control table has it."""
+        """Find the attributes that all policies publish; refuse a control table without them."""
         spread = [unfold_baskets(policy, open_source(people, policy.source)) for policy in policies]
         published = [[*policy.names("quasi"), *policy.names("sensitive")] for policy, _ in spread]
         names = [name for name in published[0] if all(name in each for each in published)]
@@ -235,9 +223,22 @@ class Bench:
     def tables(self) -> SourceTables | None:
         return SourceTables.of(self.policy, self.source, self.names)
 
+    def fill_rows(self, candidates: Sequence[Candidate], progress: Progress) -> tuple[Row, ...]:
+        rows = []
+        with progress.step("comparing", len(candidates), unit="releases") as step:
+            for row, policy in candidates:
+                if policy is not None:
+                    with progress.step(row.name, 1, unit="release") as own:
+                        rows.append(self.fill(row, policy))
+                        own.advance(1)
+                else:
+                    rows.append(row)
+                step.advance(1)
+        return tuple(rows)
+
     def fill(self, row: Row, policy: Policy) -> Row:
-        """Fill a row; a requirement that cannot be reached, or another refusal, stands in place of figures."""
-        tables = self.tables  # before anything is timed
+        """Fill a row with figures, or with the reason why its release cannot be made."""
+        tables = self.tables  # computed once, and not timed
         began = time.perf_counter()
         try:
             release = make_release(self.people, policy, seed=self.seed, tables=tables)
@@ -251,15 +252,14 @@ class Bench:
             row,
             decision=decide(release.manifest, release.evidence, {"attacks": results}),
             guarantees=tuple(release.guarantees),
-            claims=tuple(release.manifest.get("claims", ())),
+            claims=tuple(one.model_dump() for one in release.form.manifest.claims),
             risks=found,
             marginals=tuple(Marginals.of(each) for each in release.evidence["marginals"]),
             seconds=seconds,
-            records=int(release.manifest["rows"]),
+            records=release.form.manifest.rows,
         )
 
     def _attack(self, release: Release, policy: Policy) -> dict[str, Trials | Refusal]:
-        """Return what each attack found about those most at risk, of all sensitive columns."""
         options: dict[str, Any] = {"attacks": RISKS, "targets": self.targets, "seed": self.seed, "policy": policy}
         try:
             found = attack(release, self.people, self.strangers, **options)
@@ -274,7 +274,7 @@ class Bench:
 
 
 def _keep_worst(found: Trials | Refusal) -> Trials | Refusal:
-    """Return the trials of those who are most at risk, with the average beside, and without values of anybody."""
+    """Return the result for the people most at risk, with the average as a variant, and without any values."""
     if isinstance(found, Refusal):
         return found
     variants = {name: replace(each, exposed=None, subgroup=None) for name, each in found.variants.items()}
@@ -282,11 +282,11 @@ def _keep_worst(found: Trials | Refusal) -> Trials | Refusal:
     _, worst = found.worst_case
     if worst is found:
         return average
-    whose = "the people whom the attack is surest about" if worst is found.exposed else "the subgroup that fares worst"
-    beside = {**variants, "average": replace(average, variants={}, notes=())}
-    return replace(worst, variants=beside, notes=(*found.notes, f"the risk is that of {whose}"))
+    whose = "people whom the attack is surest about" if worst is found.exposed else "subgroup that fares worst"
+    variants = {**variants, "average": replace(average, variants={}, notes=())}
+    return replace(worst, variants=variants, notes=(*found.notes, f"the figure is about the {whose}"))
 
 
 def make_release(people: pa.Table, policy: Policy, *, seed: int | None, tables: SourceTables | None) -> Release:
-    """Return a verified release in memory, whose tables are compared with these."""
+    """Return a verified release in memory, compared with the source's *tables*."""
     return run(people, policy, Options(seed=seed, tables=tables), Silent())

@@ -1,4 +1,4 @@
-"""Techniques with usual parameters, as a table: how each is applied to the attributes that a policy declares."""
+"""The table of techniques with usual parameters, and how each is applied to the attributes of a policy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shoal.taxonomies.builders.listed import MaskTaxonomy
 
 USUAL: dict[str, dict[str, Any]] = {"k-anonymity": {"k": 5}, "t-closeness": {"t": 0.2, "distance": "equal"}}
 USUAL_TAU = 0.5
-USUAL_L = (3, 2)  # the first that leaves space above the commonest value's share
+USUAL_L = (3, 2)  # the largest that leaves a margin above the share of the most frequent value
 SPACE = 0.9
 EPSILONS = (1, 10)
 NOISE = 0.05  # scale, as a share of the declared domain
@@ -34,19 +34,19 @@ CODED = 0.05  # of the records, at each end
 KEPT = 0.8  # probability with which PRAM keeps a value
 SWAPPED = 0.2  # of the records
 WINDOW = 0.05  # of the records, between the ranks of exchanged numbers
-NOISY = 0.1  # variance of correlated noise, as a share of that of the numbers
+NOISY = 0.1  # variance of correlated noise, as a share of the numbers' variance
 SAMPLED = 0.1  # of the records
 DIVERSITIES = ("simple-l-diversity", "entropy-l-diversity", "recursive-cl-diversity", "distinct-l-diversity")
-ABSENT = {  # why a technique has nothing to change
-    "identifier": "no attribute is an identifier, so there is nothing to replace",
+ABSENT = {  # why a technique cannot be applied
+    "identifier": "no attribute is an identifier that could be replaced",
     "quasi": "no quasi attribute holds single values that could be exchanged",
-    "sensitive": "no attribute is sensitive, so there is nothing to permute or to keep diverse",
+    "sensitive": "no attribute is sensitive, so no values can be permuted or kept diverse",
     "several": "fewer than two quasi attributes are numbers with a declared domain; declare intervals with min and max",
     "numbers": "no quasi attribute is a number with a declared domain; declare intervals with min and max",
-    "categories": "no quasi attribute is a category, so there is nothing to replace by chance",
-    "areas": "no attribute of the policy has the technique record-swapping, which says which columns are areas",
+    "categories": "no quasi attribute is a category that could be replaced at random",
+    "areas": "no attribute of the policy has the technique record-swapping, which names the columns of areas",
 }
-_OWN = ("privacy", "method", "sample")  # what a recipe says itself
+_OWN = ("privacy", "method", "sample")  # keys that every recipe sets itself
 
 
 class Setting(NamedTuple):
@@ -58,10 +58,10 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What recipes start from: the policy, without its own techniques, models and method."""
+    """The starting point of recipes: a policy without its own techniques, models and method."""
 
     policy: Policy
-    commonest: Mapping[str, float]  # sensitive attribute -> share of its commonest value
+    largest_shares: Mapping[str, float]  # sensitive attribute -> share of its most frequent value
     key: Path  # of pseudonyms, for this comparison only
 
     def document(
@@ -83,12 +83,11 @@ class Base:
         return {**kept, "attributes": attributes, "privacy": list(privacy), "method": dict(method), **more}
 
     def names(self, *roles: Role) -> list[str]:
-        """Return the attributes of these roles that hold one value a record."""
         return [name for name, one in self.policy.attributes.items() if one.role in roles and one.items is None]
 
     @property
     def numbers(self) -> dict[str, IntervalsTaxonomy]:
-        """The quasi attributes that are numbers of a declared domain, with that domain."""
+        """The quasi-identifiers that are numbers of a declared domain, with that domain."""
         declared = {name: self.policy.attributes[name].taxonomy for name in self.names("quasi")}
         return {
             name: domain
@@ -98,12 +97,14 @@ class Base:
 
     @property
     def categories(self) -> list[str]:
-        """The quasi attributes that are neither numbers nor dates nor codes, as far as the policy says."""
+        """The quasi-identifiers that the policy does not declare as numbers, dates or codes."""
         others = (IntervalsTaxonomy, NumbersTaxonomy, DatesTaxonomy, MaskTaxonomy)
         return [name for name in self.names("quasi") if not isinstance(self.policy.attributes[name].taxonomy, others)]
 
     def model(self, name: str) -> dict[str, Any]:
-        """Return the policy's model of this name, or a usual one that the table can reach; any l-diversity is one."""
+        """Return the policy's model of this name (any l-diversity for "l-diversity"), or a usual model that the table
+        can reach.
+        """
         for model in self.policy.privacy:
             if model.name in (DIVERSITIES if name == "l-diversity" else (name,)):
                 return {model.name: model.model_dump(mode="json", exclude_none=True)}
@@ -112,37 +113,32 @@ class Base:
         if name == "tau-l-diversity":
             (diverse,) = self.model("l-diversity").values()
             return {name: {"tau": USUAL_TAU, "l": max(2, int(diverse["l"]))}}
-        largest = max(self.commonest.values(), default=1.0)
+        largest = max(self.largest_shares.values(), default=1.0)
         for l in USUAL_L:
             if largest <= SPACE / l:
                 return {"simple-l-diversity": {"l": l}}
         return {"distinct-l-diversity": {"l": 2}}
 
 
-Apply: TypeAlias = Callable[[Base], list[Setting] | str]  # policies that apply a technique, or why it cannot serve
+Apply: TypeAlias = Callable[[Base], list[Setting] | str]  # the settings, or why the technique cannot be applied
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A technique of the opinion, or of the field, as it is usually applied."""
+    """A technique of the opinion, or of the literature, with its usual parameters."""
 
     name: str
     title: str
     apply: Apply
-    verdict: Verdict | None = None  # the opinion's, where it rates the technique
+    verdict: Verdict | None = None  # of the opinion, if it rates the technique
 
 
 def models_text(privacy: Sequence[Mapping[str, Any]]) -> str:
-    """Write models with their parameters.
-
-    >>> models_text([{"k-anonymity": {"k": 5}}, {"t-closeness": {"t": 0.2, "distance": "equal"}}])
-    'k-anonymity k = 5; t-closeness t = 0.2, distance = equal'
-    """
     return "; ".join(f"{name} {parameters_text(given)}" for model in privacy for name, given in model.items())
 
 
 def noise_of(domain: IntervalsTaxonomy) -> tuple[float, int]:
-    """Return the scale of the noise, a step of the domain at least, and the decimals that the step has.
+    """Return the scale of the noise, at least one step of the domain, and the decimals of the step.
 
     >>> noise_of(IntervalsTaxonomy(min=0, max=120)), noise_of(IntervalsTaxonomy(min=1, max=16))
     ((6.0, 0), (1.0, 0))
@@ -152,7 +148,7 @@ def noise_of(domain: IntervalsTaxonomy) -> tuple[float, int]:
 
 
 def base_of(domain: IntervalsTaxonomy) -> int | float:
-    """Return the multiple of the finest step that is nearest to the share of the domain, two steps at least.
+    """Return the multiple of the finest step nearest to the usual share of the domain, at least two steps.
 
     >>> base_of(IntervalsTaxonomy(min=0, max=99)), base_of(IntervalsTaxonomy(min=0, max=1, widths=(0.5,), step=0.1))
     (10, 0.2)
@@ -163,13 +159,15 @@ def base_of(domain: IntervalsTaxonomy) -> int | float:
 def _treat(
     which: Role | Literal["numbers", "categories"],
     parameters: str,
-    technique: Callable[[Base, str], dict[str, Any]],
+    technique: Callable[[Base, str, list[str]], dict[str, Any]],
     name_of: Callable[[Base, str], str] = lambda _, name: name,
+    *,
+    several: bool = False,
 ) -> Apply:
-    """Apply a technique to every attribute of a role, to all quasi numbers of declared domains or all categories.
+    """Apply a technique to every attribute of a role, or to all quasi numbers of declared domains, or all categories.
 
-    *parameters* has ``{names}`` where they are named; rows are published as the technique leaves them, without any
-    promise.
+    The technique gets the attribute and the *others*. *parameters* may have ``{names}``. Rows are published as the
+    technique leaves them, without any promise.
     """
 
     def apply(base: Base) -> list[Setting] | str:
@@ -177,23 +175,22 @@ def _treat(
             names = base.categories
         else:
             names = list(base.numbers) if which == "numbers" else base.names(which)
-        if not names:
-            return ABSENT[which]
+        if len(names) < 1 + several:
+            return ABSENT["several" if several else which]
         written = parameters.format(names=", ".join(name_of(base, name) for name in names))
-        techniques = {name: technique(base, name) for name in names}
+        techniques = {name: technique(base, name, [other for other in names if other != name]) for name in names}
         return [Setting(written, base.document({"plain": {}}, techniques=techniques))]
 
     return apply
 
 
-def _add_noise(base: Base, name: str) -> dict[str, Any]:
-    """Move numbers by Laplace noise, drawn again at the edges."""
+def _add_noise(base: Base, name: str, _: list[str]) -> dict[str, Any]:
     scale, decimals = noise_of(base.numbers[name])
     return {"noise": {"laplace": {"scale": scale}, "edges": "redraw", "decimals": decimals}}
 
 
 def _swap_records(base: Base) -> list[Setting] | str:
-    """Apply the policy's own record swapping, for nobody else can tell which columns are areas."""
+    """Apply the policy's own record swapping; only the data holder can name the columns of areas."""
     own = {name: one for name, one in base.policy.techniques.items() if one.name == "record-swapping"}
     if not own:
         return ABSENT["areas"]
@@ -202,27 +199,13 @@ def _swap_records(base: Base) -> list[Setting] | str:
     return [Setting(written, base.document({"plain": {}}, techniques=techniques))]
 
 
-def _treat_together(parameters: str, technique: Callable[[Base, str, list[str]], dict[str, Any]]) -> Apply:
-    """Apply a technique to each quasi number of a declared domain, given the others; *parameters* has ``{names}``."""
-
-    def apply(base: Base) -> list[Setting] | str:
-        names = list(base.numbers)
-        if len(names) < 2:
-            return ABSENT["several"]
-        techniques = {name: technique(base, name, [other for other in names if other != name]) for name in names}
-        return [Setting(parameters.format(names=", ".join(names)), base.document({"plain": {}}, techniques=techniques))]
-
-    return apply
-
-
 def _correlate_noise(base: Base, name: str, others: list[str]) -> dict[str, Any]:
-    """Move numbers by noise of their own correlations, turned back at the edges."""
     decimals = noise_of(base.numbers[name])[1]
     return {"correlated-noise": {"share": NOISY, "columns": others, "edges": "reflect", "decimals": decimals}}
 
 
 def _synthesize(base: Base) -> list[Setting] | str:
-    """Spend a little, and much; insensitive attributes are left out."""
+    """Synthesize with a small and a large budget; insensitive attributes are left out."""
     free = [name for name in base.names("quasi", "sensitive") if base.policy.attributes[name].taxonomy is None]
     if free:
         return f"the values of {', '.join(free)} are not declared; give them a taxonomy, such as a list of values"
@@ -236,10 +219,10 @@ def _synthesize(base: Base) -> list[Setting] | str:
 
 
 def _ask(method: str, *models: str, named: bool = False) -> Apply:
-    """Ask a method for some models; others than k-anonymity need an attribute to keep diverse."""
+    """Apply a method with some models; models other than k-anonymity need a sensitive attribute."""
 
     def apply(base: Base) -> list[Setting] | str:
-        if models != ("k-anonymity",) and not base.commonest:
+        if models != ("k-anonymity",) and not base.largest_shares:
             return ABSENT["sensitive"]
         privacy = [base.model(name) for name in models]
         parameters = f"{method}, {models_text(privacy)}" if named else models_text(privacy)
@@ -248,16 +231,16 @@ def _ask(method: str, *models: str, named: bool = False) -> Apply:
     return apply
 
 
-RECIPES = (  # in the order of the table; every other row is read against the first one
+RECIPES = (  # in the order of the table; the first one is the reference for the others
     Recipe(
         "original",
-        "values as they are, identifiers left out",
+        "unchanged values, identifiers left out",
         lambda base: [Setting("identifiers left out", base.document({"plain": {}}))],
     ),
     Recipe(
         "pseudonymisation",
         "keyed tokens in place of identifiers",
-        _treat("identifier", "{names} under a key", lambda base, _: {"pseudonym": {"key": str(base.key.absolute())}}),
+        _treat("identifier", "{names} under a key", lambda base, *_: {"pseudonym": {"key": str(base.key.absolute())}}),
         PSEUDONYMISATION,
     ),
     Recipe(
@@ -280,7 +263,7 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
     Recipe(
         "correlated-noise",
         "normal noise on quasi numbers, with their correlations",
-        _treat_together(f"{{names}}: {NOISY:.0%} of the variance", _correlate_noise),
+        _treat("numbers", f"{{names}}: {NOISY:.0%} of the variance", _correlate_noise, several=True),
         NOISE_ADDITION,
     ),
     Recipe(
@@ -319,7 +302,12 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
     Recipe(
         "shuffling",
         "quasi numbers shuffled by the ranks that the others predict",
-        _treat_together("{names}, each by the others", lambda _, __, others: {"shuffling": {"given": others}}),
+        _treat(
+            "numbers",
+            "{names}, each by the others",
+            lambda _, __, others: {"shuffling": {"given": others}},
+            several=True,
+        ),
         SUBSTITUTION,
     ),
     Recipe(
@@ -334,7 +322,7 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
         _treat(
             "numbers",
             "{names}",
-            lambda base, name: {"rounding": {"base": base_of(base.numbers[name])}},
+            lambda base, name, _: {"rounding": {"base": base_of(base.numbers[name])}},
             lambda base, name: f"{name} to multiples of {base_of(base.numbers[name]):g}",
         ),
     ),
@@ -349,7 +337,7 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
     ),
     Recipe(
         "sampling",
-        "a random tenth of the records, as they are",
+        "a random tenth of the records, unchanged",
         lambda base: [
             Setting(f"{SAMPLED:.0%} of the records", base.document({"plain": {}}, sample={"share": SAMPLED}))
         ],
@@ -375,7 +363,7 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
         _ask("mondrian", "k-anonymity", "l-diversity", named=True),
         L_DIVERSITY,
     ),
-    Recipe(  # the opinion speaks of it together with l-diversity, whose verdict it has here
+    Recipe(  # the opinion rates it together with l-diversity
         "t-closeness",
         "generalized classes spread like the whole table",
         _ask("mondrian", "k-anonymity", "t-closeness", named=True),

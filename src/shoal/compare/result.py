@@ -1,6 +1,6 @@
-"""What a comparison found: a row for each technique or policy, and which rows are better.
+"""The result of a comparison: a row for each technique or policy, and their ranking.
 
-A score by stated weights, and the frontier of risk and what is kept.
+Rows are ranked by a weighted score; the frontier shows risk against utility.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shoal.utility.marginals import Marginals
 RISKS = ("singling-out", "linkability", "inference")
 HEADS = {risk: risk.replace("-", " ") for risk in RISKS}  # of tables and pictures
 KEPT = "marginals"
-SCORES = {KEPT: "release", "shuffled": "shuffled", "fresh": "fresh"}  # as tables call the figures of what is kept
+SCORES = {KEPT: "release", "shuffled": "shuffled", "fresh": "fresh"}  # heads of tables, and fields of Marginals
 PARTS = ("risk", KEPT)
 DEFAULT_WEIGHTS: Mapping[str, float] = dict.fromkeys(PARTS, 1.0)
 MOST_WEIGHT = 1_000_000
@@ -33,14 +33,14 @@ AnyWeights: TypeAlias = str | Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a row stands among the others.
+    """The rank of a row, and the rows that dominate it.
 
     ``risk`` is the larger of the identity and attribute risks of the decision record, ``kept`` a thousandth of the
-    score of marginals; ``score`` is the weighted mean of 1 minus the risk and of ``kept``, so a dominated row never
-    has a better score than one that dominates it.
+    score of marginals; ``score`` is the weighted mean of 1 minus the risk and of ``kept``, so a row never has a better
+    score than the rows that dominate it.
     """
 
-    rank: int  # 1 is best; equal scores share it; a row with a bar is never first
+    rank: int  # 1 is best, equal scores share it, and a row with a bar is never first
     score: float
     risk: Estimate
     kept: float
@@ -49,7 +49,6 @@ class Standing:
     bar: str | None = None  # why the row is never first
 
     def as_dict(self) -> dict[str, object]:
-        """Return all of it for JSON."""
         return {
             "rank": self.rank,
             "score": self.score,
@@ -72,7 +71,7 @@ NO_STANDING: Mapping[str, Any] = {
 
 
 def read_weights(weights: AnyWeights | None) -> dict[str, float]:
-    """Read weights as they are typed, or a mapping; parts that are not named keep their usual weight.
+    """Read weights from text or a mapping; other parts keep the default weight.
 
     >>> read_weights("risk=2")
     {'risk': 2.0, 'marginals': 1.0}
@@ -90,7 +89,7 @@ def read_weights(weights: AnyWeights | None) -> dict[str, float]:
     for name, number in given.items():
         if name not in found:
             raise UsageError(
-                f"there is no weight {name!r}{did_you_mean(name, PARTS) or '; known: ' + ', '.join(PARTS)}"
+                f"{name!r} has no weight{did_you_mean(name, PARTS) or '; these have one: ' + ', '.join(PARTS)}"
             )
         try:
             found[name] = float(number)
@@ -105,9 +104,9 @@ def read_weights(weights: AnyWeights | None) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One technique or policy: the opinion's verdict, measured risks, promises, what is kept, and the time it took.
+    """One technique or policy: the opinion's verdict, measured risks, promises, utility, and the running time.
 
-    With a ``reason`` there is no release, and nothing was measured.
+    A row with a ``reason`` has no release and no measurements.
     """
 
     name: str
@@ -118,17 +117,17 @@ class Row:
     guarantees: tuple[Mapping[str, Any], ...] = ()
     claims: tuple[Mapping[str, Any], ...] = ()
     risks: Mapping[str, Trials | Refusal] = field(default_factory=dict)
-    decision: Decision | None = None  # with the results of these attacks
-    marginals: tuple[Marginals, ...] = ()  # by sizes of sets of columns; none: there was nothing to compare
+    decision: Decision | None = None  # it includes the results of these attacks
+    marginals: tuple[Marginals, ...] = ()  # by sizes of sets of columns; empty if no column can be compared
     seconds: float | None = None
     records: int | None = None
-    policy: str | None = None  # the name of the policy that it starts from; None: of a technique
-    changes: Mapping[str, Any] = field(default_factory=dict)  # keys of the policy's document that the row has anew
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what was swept: method, or parameter by parameter
+    policy: str | None = None  # the name of the policy; None for a technique
+    changes: Mapping[str, Any] = field(default_factory=dict)  # entries that replace parts of the policy's document
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the method and the values of swept parameters
 
     @property
     def promise(self) -> str:
-        """What is guaranteed with what was reached, what is claimed, or "none"."""
+        """The guarantees with the achieved parameter and the claims, or "none"."""
         kept = [f"{entry['model']} {entry['achieved']:.4g}" for entry in self.guarantees]
         claimed = [f"{entry['model']} {parameters_text(entry['parameters'])} (a claim)" for entry in self.claims]
         return "; ".join([*kept, *claimed]) or "none"
@@ -138,13 +137,11 @@ class Row:
         return None if self.verdict is None else str(getattr(self.verdict, risk.replace("-", "_")))
 
     def trials(self, risk: str) -> Trials | None:
-        """Return what an attack counted, None if it was not tried."""
         found = self.risks.get(risk)
         return found if isinstance(found, Trials) else None
 
     @property
     def kept(self) -> Marginals | None:
-        """The scores of the largest sets of columns, None if there was nothing to compare."""
         return self.marginals[-1] if self.marginals else None
 
     @property
@@ -177,7 +174,6 @@ class Row:
         return self.risk
 
     def as_dict(self) -> dict[str, object]:
-        """Return everything for JSON."""
         entry: dict[str, Any] = {"name": self.name, "title": self.title, "parameters": self.parameters}
         entry["opinion"] = {
             "technique": None if self.verdict is None else self.verdict.technique,
@@ -201,7 +197,7 @@ class Row:
         }
 
     def flat(self, stand: Standing | None = None) -> dict[str, object]:
-        """Return one line of a table, the same columns for every row."""
+        """Return one line of a table; the columns are the same for every row."""
         line: dict[str, Any] = {"name": self.name, "parameters": self.parameters}
         standing = dict(NO_STANDING) if stand is None else stand.as_dict()
         line |= standing | {"dominated_by": "; ".join(() if stand is None else stand.dominated_by)}
@@ -216,8 +212,8 @@ class Row:
         return line | {"records": self.records, "seconds": self.seconds, "reason": self.reason}
 
 
-class Asked(NamedTuple):
-    """A row that says what is to be tried, and the policy to try it by; none if there is a reason against it."""
+class Candidate(NamedTuple):
+    """A row to be filled, and its policy; the policy is None if the row has a reason."""
 
     row: Row
     policy: Policy | None = None
@@ -225,12 +221,12 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows, and whom they are about."""
+    """All rows, and the people they are about."""
 
     rows: tuple[Row, ...]
-    records: int  # people whom releases are about
-    control: int  # people of the control group, 0 if there is none
-    held_out: float | None  # the share of the source that the control group is; None: it was given
+    records: int  # in every release
+    control: int  # in the control group
+    held_out: float | None  # the control group as a share of the source; None if a table was given
     targets: int
     seed: int | None
     notes: tuple[str, ...] = ()
@@ -238,24 +234,24 @@ class Comparison:
 
     @property
     def of_policies(self) -> bool:
-        """Whether rows are policies, which the opinion does not rate, and not techniques."""
+        """Whether rows are policies, which the opinion does not rate, rather than techniques."""
         return all(row.policy is not None for row in self.rows)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of each row, with its parameters where another row has the same."""
+        """The name of each row, with its parameters if another row has the same name."""
         names = [row.name for row in self.rows]
         return tuple(row.name if names.count(row.name) == 1 else f"{row.name}, {row.parameters}" for row in self.rows)
 
     def list_weights(self) -> dict[str, float]:
-        """Return the weights; nothing if no row has both a risk and a utility."""
+        """Return the weights; an empty dictionary if no row has both a risk and a utility."""
         both = any(all(row.estimate(part) is not None for part in PARTS) for row in self.rows)
         return dict(self.weights) if both else {}
 
     def standings(self) -> dict[int, Standing]:
-        """Return where each row stands, by its place; rows without a risk or a utility have none.
+        """Return the standing of each row by its place; rows without a risk or a utility have none.
 
-        Attacks bound a risk from below only, so a row that promises something is dominated by such rows alone.
+        Attacks bound a risk only from below, so a row with promises can be dominated only by others with promises.
         """
         labels, used = self.labels, self.weights
         pairs = {place: (row.risk, row.estimate(KEPT)) for place, row in enumerate(self.rows)}
@@ -291,17 +287,15 @@ class Comparison:
         return found
 
     def __repr__(self) -> str:
-        """Return how many releases of how many records were compared."""
         return f"Comparison({len(self.rows)} releases of {self.records:,} records)"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the ranking with its frontier."""
         from shoal.compare.writing import notebook_output
 
         return notebook_output(self)
 
     def frontier(self) -> Plot:
-        """Draw risk against what is kept, a point for each row that is ranked."""
+        """Draw risk against utility, a point for each ranked row."""
         labels = self.labels
         return frontier(
             [
@@ -319,7 +313,6 @@ class Comparison:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """Return everything for JSON."""
         found = self.standings()
         stands = [found[place].as_dict() if place in found else dict(NO_STANDING) for place in range(len(self.rows))]
         rows = zip(self.rows, self.labels, stands, strict=True)
@@ -335,7 +328,7 @@ class Comparison:
 
 
 def share_text(share: float) -> str:
-    """Write a share with two decimals; a risk below that of chance is 0.
+    """Write a share with two decimals; negative risks are written as 0.
 
     >>> share_text(-0.5), share_text(0.5)
     ('0.00', '0.50')

@@ -1,4 +1,4 @@
-"""Sweeps over parameters and methods: how they are typed, and the policies, a row each, that come of them."""
+"""Sweeps over parameters and methods: reading them, and listing the resulting policies, one per row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from shoal.compare.result import Asked, Row
+from shoal.compare.result import Candidate, Row
 from shoal.core.documents import load_with_lines
 from shoal.core.errors import PolicyError, ShoalError, UsageError, did_you_mean
 from shoal.core.registry import find
@@ -25,14 +25,14 @@ _FORM = "write it as k-anonymity.k=2,5,10, method.parameter=... or max_withheld=
 _METHODS = "write methods as mondrian,incognito{measure: um}"
 _NAMED = re.compile(r"([\w-]+)\s*\{")
 MOST_ROWS = 100
-OF_TABLE = ("max_withheld", "missing")  # what a policy says of the whole table and a sweep may change
+OF_TABLE = ("max_withheld", "missing")  # keys of the whole policy that a sweep may change
 AnySweep: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
 AnyMethods: TypeAlias = str | Sequence[str | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A parameter of a privacy model, of a method or, without an owner, of the policy; and the values it takes."""
+    """A parameter of a privacy model, of a method or (without an owner) of the policy, and the values to try."""
 
     owner: str | None
     parameter: str
@@ -40,11 +40,12 @@ class Axis:
 
     @property
     def path(self) -> str:
-        """How it is named: ``k-anonymity.k``."""
         return self.parameter if self.owner is None else f"{self.owner}.{self.parameter}"
 
     def change(self, document: Mapping[str, Any], value: Any) -> dict[str, object] | None:
-        """Return what the policy says anew, whole keys of its document; None if it has nothing of that name."""
+        """Return the entries of the policy's document that this value replaces; None if the document lacks the
+        parameter.
+        """
         if self.owner is None:
             return {self.parameter: value}
         new = {self.parameter: value}
@@ -60,7 +61,7 @@ class Axis:
 
 
 def read_sweep(sweep: AnySweep | None) -> list[Axis]:
-    """Read sweeps as they are typed, or as a mapping from names to values.
+    """Read sweeps from text, or from a mapping of names to values.
 
     >>> read_sweep("k-anonymity.k=2,5")
     [Axis(owner='k-anonymity', parameter='k', values=(2, 5))]
@@ -70,16 +71,21 @@ def read_sweep(sweep: AnySweep | None) -> list[Axis]:
     if isinstance(sweep, Mapping):
         axes = [_make_axis(str(name), values) for name, values in sweep.items()]
     else:
-        axes = [_read_axis(text) for text in ([sweep] if isinstance(sweep, str) else sweep)]
+        axes = []
+        for text in [sweep] if isinstance(sweep, str) else sweep:
+            name, equals, values = map(str.strip, text.partition("="))
+            if not equals or not name:
+                raise UsageError(f"the sweep {text!r} names no parameter and its values; {_FORM}")
+            axes.append(_make_axis(name, _read_yaml(f"[{values}]", f"the sweep over {name}", _FORM)))
     paths = [axis.path for axis in axes]
     for path in paths:
         if paths.count(path) > 1:
-            raise UsageError(f"the sweep over {path} is given twice; give all of its values at once")
+            raise UsageError(f"the sweep over {path} is given twice; list all of its values in one sweep")
     return axes
 
 
 def read_methods(methods: AnyMethods | None) -> list[dict[str, object]]:
-    """Read methods as they are typed, ``mondrian,incognito{measure: um}``, or as a list; check their parameters.
+    """Read methods from text, ``mondrian,incognito{measure: um}``, or from a list; check their parameters.
 
     >>> read_methods("mondrian, incognito{measure: um}")
     [{'mondrian': {}}, {'incognito': {'measure': 'um'}}]
@@ -89,14 +95,18 @@ def read_methods(methods: AnyMethods | None) -> list[dict[str, object]]:
     given: list[Any] = [methods] if isinstance(methods, str | Mapping) else list(methods)
     found = []
     for each in given:
-        found += _split_methods(each) if isinstance(each, str) else [_check_method(each)]
+        if isinstance(each, str):  # with a colon before each brace it is a list in YAML
+            written = _NAMED.sub(r"\1: {", each)
+            listed = _read_yaml(f"[{written}]", "methods", _METHODS)
+            found += [_check_method({one: {}} if isinstance(one, str) else one) for one in listed]
+        else:
+            found.append(_check_method(each))
     if not found:
-        raise UsageError("name a method at least")
+        raise UsageError("name at least one method")
     return [each for place, each in enumerate(found) if each not in found[:place]]
 
 
 def method_of(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the method of a policy's document, and its parameters."""
     return _name_and_options(document.get("method", "mondrian"))
 
 
@@ -108,15 +118,8 @@ def _name_and_options(given: Any) -> tuple[str, Mapping[str, Any]]:
 
 
 def parameters_named(kind: Any) -> list[str]:
-    """Return the parameters that a model or a method declares, as policies write them."""
+    """Return the parameters that a model or a method declares, by the names that policies use."""
     return [entry.alias or name for name, entry in kind.model_fields.items()]
-
-
-def _read_axis(text: str) -> Axis:
-    name, equals, values = text.partition("=")
-    if not equals or not name.strip():
-        raise UsageError(f"the sweep {text!r} names no parameter and its values; {_FORM}")
-    return _make_axis(name.strip(), _read_yaml(f"[{values}]", f"the sweep over {name.strip()}", _FORM))
 
 
 def _make_axis(name: str, values: Any) -> Axis:
@@ -134,15 +137,7 @@ def _read_yaml(text: str, where: str, hint: str) -> Any:
         raise UsageError(f"{error}; {hint}") from None
 
 
-def _split_methods(text: str) -> list[dict[str, object]]:
-    """Read names with commas, maybe with parameters in braces: a list of YAML, once a colon is before the brace."""
-    written = _NAMED.sub(r"\1: {", text)
-    given = _read_yaml(f"[{written}]", "methods", _METHODS)
-    return [_check_method({each: {}} if isinstance(each, str) else each) for each in given]
-
-
 def _check_method(given: Mapping[str, Any]) -> dict[str, object]:
-    """Check a method's name and its parameters."""
     if not isinstance(given, Mapping) or len(given) != 1:
         raise UsageError(f"a method is one name with its parameters; {_METHODS}")
     ((name, options),) = given.items()
@@ -160,31 +155,35 @@ def _check_method(given: Mapping[str, Any]) -> dict[str, object]:
 
 def list_rows(
     names: Sequence[str], policies: Sequence[Policy], axes: Sequence[Axis], methods: Sequence[Mapping[str, Any]]
-) -> list[Asked]:
-    """Return a row for every policy, method and combination of values; parameters are checked here, none is run.
+) -> list[Candidate]:
+    """Return a row for every policy, method and combination of values, after checking all parameters.
 
-    A sweep changes the policies that have what it names. A policy that cannot have a method is a row with the reason.
+    A sweep changes only the policies that have its parameter. If a policy cannot have a method, its row has the reason.
     """
     _check_names(axes, policies, methods)
     n_rows = math.prod([len(policies), max(1, len(methods)), *(len(axis.values) for axis in axes)])
     if n_rows > MOST_ROWS:
         raise UsageError(
-            f"that would be up to {n_rows:,} releases; at most {MOST_ROWS} are compared at once: take fewer values"
+            f"that makes up to {n_rows:,} releases, but at most {MOST_ROWS} can be compared; use fewer values"
         )
     alone = len(policies) == 1 and bool(axes or methods)
-    asked: list[Asked] = []
+    found: dict[str, Candidate] = {}
     for name, policy in zip(names, policies, strict=True):
-        asked += _of_policy(name, alone, policy, axes, methods)
-    return _name_uniquely(asked)
+        for row, loaded in _list_methods(name, alone, policy, axes, methods):
+            count, unique = 1, row.name
+            while unique in found:
+                count, unique = count + 1, f"{row.name} ({count + 1})"
+            found[unique] = Candidate(replace(row, name=unique), loaded)
+    return list(found.values())
 
 
-def _of_policy(
+def _list_methods(
     name: str, alone: bool, policy: Policy, axes: Sequence[Axis], methods: Sequence[Mapping[str, Any]]
-) -> Iterator[Asked]:
-    """Yield the rows of one policy: of its own method, or of each that is named."""
+) -> Iterator[Candidate]:
+    """Yield the rows of one policy, with its own method or with each of *methods*."""
     if not methods:
         first = method_of(policy.document)[0] if alone else name
-        yield from _of_method(Row(first, "", "", policy=name), policy, axes)
+        yield from _list_values(Row(first, "", "", policy=name), policy, axes)
     for given in methods:
         ((method, options),) = given.items()
         written = " ".join([method, *(f"{key}={_text(value)}" for key, value in options.items())])
@@ -199,13 +198,13 @@ def _of_policy(
         try:
             Policy.load({**policy.document, **row.changes}, policy.folder)
         except PolicyError as error:
-            yield Asked(replace(row, reason=_plain(error)))
+            yield Candidate(replace(row, reason=_plain(error)))
         else:
-            yield from _of_method(row, policy, axes)
+            yield from _list_values(row, policy, axes)
 
 
-def _of_method(start: Row, policy: Policy, axes: Sequence[Axis]) -> Iterator[Asked]:
-    """Yield a row for every combination of values that applies to a policy, each once."""
+def _list_values(start: Row, policy: Policy, axes: Sequence[Axis]) -> Iterator[Candidate]:
+    """Yield a row for every distinct combination of values that applies to a policy."""
     found: list[Mapping[str, Any]] = []
     for values in itertools.product(*(axis.values for axis in axes)):
         changes, settings = dict(start.changes), dict(start.settings)
@@ -230,11 +229,10 @@ def _of_method(start: Row, policy: Policy, axes: Sequence[Axis]) -> Iterator[Ask
             changes=changes,
             settings=settings,
         )
-        yield Asked(row, loaded)
+        yield Candidate(row, loaded)
 
 
 def parameters_of(policy: Policy) -> str:
-    """Write the method and the models of a policy with what it says of them."""
     parts = []
     for name, part in ((policy.method.name, policy.method), *((model.name, model) for model in policy.privacy)):
         given = part.model_dump(mode="json", exclude_unset=True)
@@ -244,7 +242,7 @@ def parameters_of(policy: Policy) -> str:
 
 
 def _check_names(axes: Sequence[Axis], policies: Sequence[Policy], methods: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a sweep over what no row has, before anything is loaded."""
+    """Refuse a sweep over a parameter that no row has, before anything is loaded."""
     kinds: dict[str, object] = {}
     for policy in policies:
         kinds |= {model.name: type(model) for model in policy.privacy}
@@ -264,7 +262,7 @@ def _check_names(axes: Sequence[Axis], policies: Sequence[Policy], methods: Sequ
 
 
 def _settings_text(settings: Mapping[str, Any], axes: Sequence[Axis]) -> str:
-    """Write ``k=5``, or the whole name where another parameter ends alike."""
+    """Write settings as ``k=5``, with the full name if two parameters end alike."""
     ends = [axis.parameter for axis in axes]
     names = {axis.path: axis.parameter if ends.count(axis.parameter) == 1 else axis.path for axis in axes}
     return ", ".join(f"{names[path]}={_text(value)}" for path, value in settings.items() if path in names)
@@ -278,19 +276,8 @@ def _plain(error: PolicyError) -> str:
     return str(error).removeprefix("policy, ")
 
 
-def _name_uniquely(asked: Sequence[Asked]) -> list[Asked]:
-    """Add a number to a name that another row has already."""
-    found: dict[str, Asked] = {}
-    for row, policy in asked:
-        count, name = 1, row.name
-        while name in found:
-            count, name = count + 1, f"{row.name} ({count + 1})"
-        found[name] = Asked(replace(row, name=name), policy)
-    return list(found.values())
-
-
 def policy_names(given: Sequence[object]) -> list[str]:
-    """Name policies by their files, with folders only where that takes, and by number if they have none."""
+    """Name policies by their files, with folders if names repeat, and by number if they have no file."""
     files = [Path(policy) if isinstance(policy, str | Path) else None for policy in given]
     names = [None if file is None else file.name for file in files]
     return [

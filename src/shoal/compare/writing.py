@@ -1,4 +1,4 @@
-"""A comparison in words and files: CSV, a page of Markdown or HTML, the frontier, a notebook's output."""
+"""The output of a comparison: CSV, a page of Markdown or HTML, the frontier, and a notebook's output."""
 
 from __future__ import annotations
 
@@ -16,40 +16,38 @@ from shoal.reports.plots import plot_style
 from shoal.reports.templates import render
 
 _RISKS = (
-    "Risks: the share of the guesses that chance would miss and that the attack gets right; 0 is no better than for "
-    "people who are not in the data."
+    "Risks: the share of the guesses wrong by chance that the attack gets right; at 0 it does as well on people who "
+    "are not in the data."
 )
-_OPINION = " Yes, no and may not are the answers of the Article 29 Working Party's opinion to whether the risk remains."
+_OPINION = " Yes, no and may not: whether the risk remains, according to the Article 29 Working Party's opinion."
 SUFFIXES = {"frontier": (".svg",), "html": (".html", ".htm")}  # of files by their option
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The files that are asked for; None for those that are not."""
-
     csv: Path | None = None
     markdown: Path | None = None
     frontier: Path | None = None
     html: Path | None = None
 
     def check(self) -> None:
-        """Refuse, before any work, files that exist or have another suffix."""
+        """Refuse existing files and wrong suffixes before any work."""
         for name, path in asdict(self).items():
             if path is None:
                 continue
             refuse_existing(path)
             if not path.absolute().parent.is_dir():
-                raise UsageError(f"there is no folder {path.parent}")
+                raise UsageError(f"the folder {path.parent} does not exist; create it first")
             if name in SUFFIXES and path.suffix.lower() not in SUFFIXES[name]:
                 raise UsageError(f"{path.name} must end in {' or '.join(SUFFIXES[name])}")
 
     def write(self, found: Comparison, title: str) -> None:
-        """Write what is asked for; the page of Markdown shows the frontier if that is written too."""
+        """Write the files; the page of Markdown shows the frontier if that is also written."""
         if self.csv is not None:
             write_text(self.csv, flat_csv(found))
         if self.markdown is not None:
-            beside = self.markdown.absolute().parent  # the page names the picture from its own folder on
-            picture = None if self.frontier is None else os.path.relpath(self.frontier.absolute(), beside)
+            folder = self.markdown.absolute().parent  # the page's link to the picture is relative to it
+            picture = None if self.frontier is None else os.path.relpath(self.frontier.absolute(), folder)
             write_text(self.markdown, markdown_page(found, title, picture))
         if self.frontier is not None:
             write_text(self.frontier, found.frontier().standalone())
@@ -61,7 +59,7 @@ class Wanted:
 
 
 def flat_csv(found: Comparison) -> str:
-    """Return a line for each row, the same columns in all; empty where nothing was measured."""
+    """Return one line for each row; all rows have the same columns, which are empty if nothing was measured."""
     stands = found.standings()
     lines = [row.flat(stands.get(place)) for place, row in enumerate(found.rows)]
     text = io.StringIO()
@@ -72,14 +70,14 @@ def flat_csv(found: Comparison) -> str:
 
 
 def markdown_page(found: Comparison, title: str, picture: str | None = None, *before: str) -> str:
-    """Return a page of Markdown: a table of risks, one of what is kept, the ranking, and what was not possible."""
+    """Return a page of Markdown: tables of risks and utility, the ranking, and the releases that could not be made."""
     made = [place for place, row in enumerate(found.rows) if row.reason is None]
     content = _describe(found, made, (" [{}]", "not rated"))
     return str(render("comparison.md", **content, title=title, picture=picture, before=before))
 
 
 def notebook_output(found: Comparison) -> str:
-    """Return the rows by rank with their risks and what they keep, the frontier, and what could not be made."""
+    """Return the rows by rank with their risks and utility, the frontier, and the releases that could not be made."""
     from shoal.reports.notebook import render_output
 
     stands, labels, ranked = found.standings(), found.labels, _rank(found)
@@ -96,13 +94,12 @@ def notebook_output(found: Comparison) -> str:
 
 
 def _rank(found: Comparison) -> list[int]:
-    """Return the places of the rows that are ranked, the best first."""
     stands = found.standings()
     return sorted(stands, key=lambda place: stands[place].rank)
 
 
 def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None]) -> dict[str, object]:
-    """Return what both pages tell; of the rows that were *made* in this order, with the opinion in these words."""
+    """Return the content of both pages; *made* has the places of the rows in order, *opinion* the text for it."""
     stands, labels = found.standings(), found.labels
     seed = "without a seed" if found.seed is None else f"with the seed {found.seed}"
     rows = [found.rows[place] for place in made]
@@ -114,29 +111,38 @@ def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None
         ),
         "heads": list(HEADS.values()),
         "measures": list(SCORES),
-        "ranking": [[str(stands[place].rank), labels[place], *_stand_cells(stands[place])] for place in _rank(found)],
+        "ranking": [
+            [
+                str(stand.rank),
+                labels[place],
+                share_text(stand.score),
+                share_text(stand.risk.value),
+                percent(round(stand.kept, 3)),
+                standing_text(stand),
+            ]
+            for place, stand in ((place, stands[place]) for place in _rank(found))
+        ],
         "risks": [
             [row.name, row.parameters, *(_risk_text(row, risk, *opinion) for risk in RISKS), row.promise]
             for row in rows
         ],
-        "kept": [[row.name, row.parameters, *_share_cells(row)] for row in rows],
+        "kept": [
+            [
+                row.name,
+                row.parameters,
+                *("–" if row.kept is None else write_kept(getattr(row.kept, name)) for name in SCORES.values()),
+                f"{row.records:,}",
+                f"{row.seconds:.1f}",
+            ]
+            for row in rows
+        ],
         "refused": [row for row in found.rows if row.reason is not None],
         "reading": reading(found),
     }
 
 
-def _stand_cells(stand: Standing) -> list[str]:
-    scores = share_text(stand.score), share_text(stand.risk.value), percent(round(stand.kept, 3))
-    return [*scores, standing_text(stand)]
-
-
-def _share_cells(row: Row) -> list[str]:
-    scores = ["\N{EN DASH}" if row.kept is None else write_kept(getattr(row.kept, name)) for name in SCORES.values()]
-    return [*scores, f"{row.records:,}", f"{row.seconds:.1f}"]
-
-
 def _risk_text(row: Row, risk: str, opinion: str, unrated: str | None = None) -> str:
-    """Return a risk with its interval and the opinion's answer, if there is one or another word for none."""
+    """Return a risk with its interval and the opinion's answer; *unrated* replaces a missing answer."""
     trials, said = row.trials(risk), row.opinion(risk) or unrated
     ending = "" if said is None or (trials is None and unrated is None) else opinion.format(said)
     if trials is None:
@@ -154,13 +160,13 @@ def _notebook_cells(row: Row, label: str, stand: Standing | None) -> tuple[str, 
 
 
 def reading(found: Comparison) -> list[str]:
-    """Return how to read the table, what was not tried, and whom it is about, a sentence or two each."""
+    """Return the explanation of the tables: the figures, the attacks that were not tried, and the control group."""
     scored = next((row.kept for row in found.rows if row.kept is not None), None)
-    kept = "Nothing is said of what is kept: no column is quasi or sensitive in every policy."
+    kept = "Utility was not measured, because no column is quasi or sensitive in every policy."
     if scored is not None:
         kept = (
-            f"Kept (marginals): how near tables of {count_noun(scored.size, 'column')} are to the source, 100% if they "
-            f"are the same. Columns shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample "
+            f"Kept (marginals): how close tables of {count_noun(scored.size, 'column')} are to the source; 100% means "
+            f"equal. Columns shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample "
             f"{write_kept(scored.fresh)}."
         )
     refused = {
@@ -175,13 +181,13 @@ def reading(found: Comparison) -> list[str]:
 
 
 def ranking(found: Comparison) -> list[str]:
-    """Return how rows are ranked, and which could not be."""
+    """Return how rows are ranked, and which have no rank."""
     stands, used = found.standings(), found.list_weights()
     made = [place for place, row in enumerate(found.rows) if row.reason is None]
     if len(made) < 2:
         return []
     if not stands:
-        return ["There is no ranking: it needs a risk and something kept that were measured."]
+        return ["The releases are not ranked, because none has both a risk and a utility."]
     weights = ", ".join(f"{part} {weight:g}" for part, weight in used.items())
     how = (
         f"Score: the mean of 1 minus the risk and of the utility, by the weights {weights}. The risk is the larger of "
@@ -195,14 +201,11 @@ def ranking(found: Comparison) -> list[str]:
         if place not in stands:
             row = found.rows[place]
             gone = [part for part in used if row.estimate(part) is None]
-            lines.append(
-                f"{found.labels[place]} has no rank, for {join_words(gone)} could not be measured there as elsewhere."
-            )
+            lines.append(f"{found.labels[place]} has no rank, because {join_words(gone)} could not be measured there.")
     return lines
 
 
 def standing_text(stand: Standing | None) -> str:
-    """Return where a row stands, in a few words."""
     if stand is None:
         return "no rank"
     if stand.bar is not None:

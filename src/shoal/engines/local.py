@@ -42,7 +42,7 @@ from shoal.sources.base import Source, SourceOptions, ahead
 from shoal.sources.opening import open_source
 
 if TYPE_CHECKING:
-    from shoal.release.regions import RegionalPublication
+    from shoal.release.publication import RegionalPublication
 
 __all__ = ["CountedCells", "LocalEngine", "SampledCells", "release_memory"]
 

@@ -1,4 +1,4 @@
-"""Published columns: the values or labels of cells, classes and ranges, and what the manifest says of them."""
+"""Published columns: the values or labels of cells, classes and ranges, and their entries in the manifest."""
 
 from __future__ import annotations
 
@@ -19,34 +19,32 @@ from shoal.taxonomies.tree import Cover, Taxonomy, free_label
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedColumn:
-    """What each number publishes in one column: one of ``values``, or nothing where ``index`` is -1.
+    """A column of published values: each number represents one of ``values``, or null if ``index`` is -1.
 
-    Numbers are places in ``index``: those of cells, of classes, or of values of the source. With ``keys`` a number's
-    place is that among these.
+    A number is a place in ``index`` (of a cell, a class, or a value of the source) or, with ``keys``, one of the keys.
     """
 
     index: CodeArray  # (n_numbers,)
     values: pa.Array
-    entry: Mapping[str, Any] | None = None  # the manifest's; None: values are published as they are
+    entry: Mapping[str, Any] | None = None  # of the manifest; None if values are published unchanged
     keys: AnyIntArray | None = None  # (n_numbers,) distinct
 
     @classmethod
     def of_cells(cls, counted: CountedCells, name: str) -> PublishedColumn:
-        """Publish the values of the source as they are; numbers are those of counted cells."""
         return cls(value_indices(counted, name), source_values(counted, name))
 
     @classmethod
     def of_values(cls, values: pa.Array) -> PublishedColumn:
-        """Publish values as they are; numbers are their indices, and -1 for a missing one."""
+        """Publish values unchanged; numbers are their indices, and -1 for a missing value."""
         return cls(np.append(np.arange(len(values), dtype=np.int32), np.int32(-1)), values)
 
     @classmethod
     def of_ranges(cls, attribute: Attribute, lo: CodeArray, hi: CodeArray, level: int | None = None) -> PublishedColumn:
-        """Label each distinct range of a quasi attribute, from leaf *lo* to below *hi*; numbers are the ranges' places.
+        """Label each range of a quasi attribute, from leaf *lo* to below *hi*; numbers are the places of the ranges.
 
-        If one *level* was chosen for all values, a label is that of the level, even if its group has a single value. A
-        cover lists every value that the policy declares under a group, whether records have it or not: a list of the
-        values that occur would show who is in the table.
+        If one *level* was chosen for all values, the label belongs to that level, even if its group has a single value.
+        A cover lists every value that the policy declares under a group: listing only the values that occur would show
+        who is in the table.
         """
         taxonomy = attribute.taxonomy
         distinct, which = np.unique(key_ranges(taxonomy, lo, hi), return_inverse=True)
@@ -65,11 +63,11 @@ class PublishedColumn:
     def of_sensitive(
         cls, attribute: Attribute, seen: SeenValues, occurring: IntArray, kept: IntArray, ranges: IntArray
     ) -> PublishedColumn:
-        """Publish source values, and labels of the *ranges* (distinct keys) that some records publish instead.
+        """Publish source values, and labels for the *ranges* (distinct keys) that replace some of them.
 
-        A label covers just the values below it that published records have, which are the leaves *occurring*: these are
-        what an adversary has to choose from, and what the verifier spreads the record over. *kept* are the leaves that
-        some record keeps. Numbers are indices of values, the keys of ranges beyond these, and -1 for missing.
+        A label covers only the values below it that published records have (the leaves *occurring*): an adversary has
+        to choose among these, and the verifier spreads the record over them. *kept* are the leaves that some record
+        publishes. Numbers are indices of values, the keys of ranges beyond these, and -1 for missing values.
         """
         values, taxonomy = source_values(seen, attribute.name), attribute.taxonomy
         if not len(ranges):
@@ -99,7 +97,7 @@ class PublishedColumn:
         return cls(np.array(index, dtype=np.int32), pa.array(ordered, pa.string()), entry, keys)
 
     def take(self, numbers: AnyIntArray) -> pa.Array:
-        """Return what rows publish, given their numbers."""
+        """Return the published values of rows, given their numbers."""
         if self.keys is not None:
             keys = pa.array(self.keys.astype(numbers.dtype))
             numbers = pc.index_in(pa.array(numbers), value_set=keys).to_numpy()
@@ -107,7 +105,7 @@ class PublishedColumn:
 
 
 def encode_values(index: CodeArray, values: pa.Array) -> pa.Array:
-    """Return the value that each index tells, null for -1; texts stay coded.
+    """Return the value at each index, null for -1; texts stay dictionary-encoded.
 
     >>> encode_values(np.array([1, -1], dtype=np.int32), pa.array([30, 40])).to_pylist()
     [40, None]
@@ -124,17 +122,17 @@ def without_dictionary(column: pa.Array) -> pa.Array:
 
 
 def source_values(seen: SeenValues, name: str) -> pa.Array:
-    """Return the values of a column of the source, in the order of their codes."""
+    """Return the values of a source column in the order of their codes."""
     return seen.dictionaries[seen.columns.index(name)].values
 
 
 def value_indices(counted: CountedCells, name: str) -> CodeArray:
-    """Return (n_counted_cells,) the place of each cell's value among the source's, -1 if it is missing."""
+    """Return (n_counted_cells,) the place of each cell's value among the source's values, -1 if it is missing."""
     return counted.codes(counted.columns.index(name)).astype(np.int32) - np.int32(1)
 
 
 def key_ranges(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, first: int = 0) -> AnyIntArray:
-    """Return (n,) a number for each range of leaves, the same for equal ranges of one taxonomy, from *first* on.
+    """Return (n,) a key, from *first* on, for each range of leaves; within a taxonomy, equal ranges have equal keys.
 
     >>> from shoal.taxonomies.files import from_nested
     >>> tree = from_nested({"any": ["hepatitis", "anemia"]})
@@ -146,29 +144,28 @@ def key_ranges(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, first: int 
 
 
 def key_type(taxonomy: Taxonomy, first: int) -> type[np.signedinteger[Any]]:
-    """Return the type of numbers that are keys of ranges from *first* on, or below it indices of values."""
+    """Return the integer type that holds keys of ranges from *first* on and the indices of values below *first*."""
     return np.int32 if first + (taxonomy.n_leaves + 1) ** 2 < 1 << 31 else np.int64
 
 
 def read_ranges(taxonomy: Taxonomy, keys: AnyIntArray) -> tuple[CodeArray, CodeArray]:
-    """Return (n,) the first leaf of each range that has one of these keys, and the leaf after its last."""
+    """Return (n,) the first leaf of the range with each key, and the leaf after its last."""
     lo, hi = np.divmod(keys, taxonomy.n_leaves + 1)
     return lo.astype(np.int32), hi.astype(np.int32)
 
 
 def list_ranges(taxonomy: Taxonomy, keys: AnyIntArray) -> list[tuple[int, int]]:
-    """Return the same as pairs."""
     lo, hi = read_ranges(taxonomy, keys)
     return list(zip(lo.tolist(), hi.tolist(), strict=True))
 
 
 def describe_values(attribute: Attribute, role: str) -> dict[str, object]:
-    """Return the manifest's entry on an attribute: how its values are read."""
+    """Return the manifest's entry for an attribute: role, kind and how values are read."""
     scale = attribute.taxonomy.scale
     return {"role": role, "kind": scale.kind, **scale.reading()}
 
 
 def spell_leaves(attribute: Attribute, seen: SeenValues) -> dict[int, str]:
-    """Return the values of a column as files spell them, by their leaves; a leaf's label may differ."""
+    """Return the values of a column as spelled in the source, by their leaves; the leaves' labels may differ."""
     values, _ = seen.in_use(seen.columns.index(attribute.name))
     return dict(zip(attribute.taxonomy.encode(values).tolist(), texts(values).to_pylist(), strict=True))

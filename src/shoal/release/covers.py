@@ -1,8 +1,8 @@
-"""What labels stand for, as ranges of codes and of numbers, and which code a value has.
+"""The values that labels cover, as ranges of codes and of numbers, and the code of a value.
 
-The labels of an attribute, in one release or in several, cut its values into stretches that each label covers entirely
-or not at all. The code of a value is the number of its stretch. Stretches that are covered only by labels of all values
-share the code of other values, which the code of missing values follows. The verifier has its own reading of covers.
+The labels of an attribute, in one release or in several, cut its values into segments that each label covers entirely
+or not at all. The code of a value is the number of its segment. Segments that only labels of all values cover share the
+code of other values, which precedes the code of missing values. The verifier reads covers independently.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from shoal.manifest import Attribute
 from shoal.taxonomies.parse import days, decimal_numbers, texts
 
 Cover: TypeAlias = Mapping[str, Any]  # values, prefixes, from with below or through, any, missing
-ABSENT = "(missing)"  # how a missing value reads among labels
-_LAST = b"\xff"  # after every text, because UTF-8 does not have this byte
+ABSENT = "(missing)"  # the label of a missing value
+_LAST = b"\xff"  # sorts after every text, because UTF-8 does not have this byte
 _FAULTS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelColumn:
-    """The labels of one attribute, in the order of their codes, and the cover of each."""
+    """The labels of one attribute in the order of their codes, with the cover of each."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class LabelColumn:
 
     @classmethod
     def of(cls, attribute: Attribute, values: Sequence[str | None], where: str) -> LabelColumn:
-        """Return the column of a published attribute, given the distinct texts that the file *where* has of it."""
+        """Return the column of an attribute, given its distinct texts in the file *where*."""
         declared = attribute.labels
         if declared is None:
             covers = [cover_itself(value) for value in values]
@@ -56,7 +56,7 @@ class LabelColumn:
 
     @property
     def spans(self) -> FloatArray:
-        """(n_labels, 2) the numbers, or days since 1970, from and below which each label's values lie; else NaN.
+        """(n_labels, 2) the interval of numbers, or of days since 1970, that each label covers; NaN for other labels.
 
         >>> LabelColumn("age", "number", ("20-29", "*"), ({"from": 20, "below": 30}, {"any": True})).spans.tolist()
         [[20.0, 30.0], [-inf, inf]]
@@ -72,19 +72,21 @@ class LabelColumn:
 
 
 def cover_itself(value: str | None) -> Cover:
-    """Return the cover of a value that is published as it is."""
+    """Return the cover of an unlabelled value."""
     return {"missing": True} if value is None else {"values": [value]}
 
 
 def read_numbers(values: pa.Array | Sequence[str | None], kind: str, form: str | None = None) -> FloatArray:
-    """Return values as numbers, or as days since 1970 if they are dates of this form; NaN for other values."""
+    """Return values as numbers, or dates of this form as days since 1970; NaN for other values."""
     given = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
     numbers, valid = days(given, form) if kind == "date" else decimal_numbers(given)
     return np.where(valid, numbers, np.nan)
 
 
 def read_intervals(covers: Sequence[Cover], kind: str, form: str | None) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the intervals of covers of numbers or dates: whose each is, its first number, and the end, excluded."""
+    """Return the intervals of covers of numbers or dates: the place of the cover, the first number, and the end
+    (excluded).
+    """
     spans = [owner for owner, cover in enumerate(covers) if "from" in cover]
     ends = [covers[owner][side] for side in ("from", "below") for owner in spans]
     low, high = read_numbers([None if end is None else str(end) for end in ends], kind).reshape(2, -1)
@@ -103,8 +105,8 @@ class Covers:
     kind: str
     format: str | None
     length: int | None
-    edges: NDArray[Any]  # ascending numbers or texts in UTF-8, between which stretches lie; categories: the values
-    codes: CodeArray  # (n_stretches + 2,) the code of each stretch, of other values, and of missing ones
+    edges: NDArray[Any]  # ascending numbers or texts in UTF-8 between segments; for categories, the values
+    codes: CodeArray  # (n_segments + 2,) the code of each segment, of other values, and of missing ones
     start: IntArray  # (n_labels + 1,)
     low: CodeArray  # (n_ranges,)
     high: CodeArray  # (n_ranges,)
@@ -119,13 +121,13 @@ class Covers:
 
     def places(self, values: pa.Array) -> CodeArray:
         """Return (n,) the code of each value; no value may be null."""
-        return self.codes[self._find_stretches(values)]
+        return self.codes[self._find_segments(values)]
 
     def can_read(self, values: pa.Array) -> BoolArray:
-        """Return (n,) whether each value is one of the attribute's kind."""
-        return self._find_stretches(values) < len(self.codes) - 2
+        """Return (n,) whether each value is of the attribute's kind."""
+        return self._find_segments(values) < len(self.codes) - 2
 
-    def _find_stretches(self, values: pa.Array) -> IntArray:
+    def _find_segments(self, values: pa.Array) -> IntArray:
         if self.kind in ("number", "date"):
             numbers = read_numbers(values, self.kind, self.format)
             found = np.searchsorted(self.edges, numbers, side="right")
@@ -139,7 +141,7 @@ class Covers:
         return np.searchsorted(self.edges, _as_objects([text.encode() for text in shown]), side="right")
 
     def hulls(self) -> tuple[CodeArray, CodeArray, BoolArray]:
-        """Return (n_labels,) the smallest range around each label, and whether it is wider than the label itself."""
+        """Return (n_labels,) the smallest range around each label, and whether the label has gaps."""
         return self.low[self.start[:-1]], self.high[self.start[1:] - 1], np.diff(self.start) > 1
 
 
@@ -153,11 +155,11 @@ def read_covers(column: LabelColumn) -> Covers:
     """
     covers = column.covers
     try:
-        edges, n_stretches, owner, low, high = _cut(column)
-        # covered: (n_stretches,) whether a label covers the stretch that is not one of all values
-        change = np.bincount(low, minlength=n_stretches + 1) - np.bincount(high, minlength=n_stretches + 1)
-        covered = np.cumsum(change)[:n_stretches] > 0
-        below = np.append(0, np.cumsum(covered))  # codes before each stretch
+        edges, n_segments, owner, low, high = _cut(column)
+        # covered: (n_segments,) whether a label covers the segment, apart from the label of all values
+        change = np.bincount(low, minlength=n_segments + 1) - np.bincount(high, minlength=n_segments + 1)
+        covered = np.cumsum(change)[:n_segments] > 0
+        below = np.append(0, np.cumsum(covered))  # codes before each segment
         n_codes = int(below[-1])
         codes = np.append(np.where(covered, below[:-1], n_codes), [n_codes, n_codes + 1]).astype(np.int32)
         owners, lows, highs = [owner], [below[low]], [below[high]]
@@ -171,16 +173,16 @@ def read_covers(column: LabelColumn) -> Covers:
             raise ValueError("a label covers nothing")
     except _FAULTS:
         raise InputError(
-            f"the labels of {column.name!r} do not say which values they cover; run `shoal verify` on the release"
+            f"the values that labels of {column.name!r} cover cannot be read; run `shoal verify` on the release"
         ) from None
     return Covers(column.kind, column.format, column.length, edges, codes, start, *ranges)
 
 
 def _cut(column: LabelColumn) -> tuple[NDArray[Any], int, IntArray, IntArray, IntArray]:
-    """Return the edges of stretches, how many these are, and of each range its label, first stretch and end."""
+    """Return the edges of segments, their number, and the label, first segment and end of each range."""
     covers = column.covers
     if column.kind == "category":
-        # Long lists come first, because the groups of a tree then keep the values of the groups below them together.
+        # With long lists first, the values of each group of a tree stay together.
         lists = sorted((cover.get("values", ()) for cover in covers), key=len, reverse=True)
         place = {value: number for number, value in enumerate(dict.fromkeys(chain.from_iterable(lists)))}
         named = [(owner, place[text]) for owner, cover in enumerate(covers) for text in cover.get("values", ())]
@@ -196,14 +198,14 @@ def _cut(column: LabelColumn) -> tuple[NDArray[Any], int, IntArray, IntArray, In
         whose = np.array([owner for owner, _, _ in ranges], dtype=np.int64)
         ends = _as_objects([first for _, first, _ in ranges]), _as_objects([end for _, _, end in ranges])
         edges = _as_objects(sorted({*ends[0], *ends[1]}))
-    if not (ends[0] < ends[1]).all():  # a number that cannot be read is not less either
+    if not (ends[0] < ends[1]).all():  # NaN, for an unreadable number, fails this as well
         raise ValueError("an empty range")
     low, high = (np.searchsorted(edges, side).astype(np.int64) + 1 for side in ends)
     return edges, len(edges) + 1, whose, low, high
 
 
 def _list_texts(covers: Sequence[Cover]) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield whose each range of texts is, its first text, and the end, excluded."""
+    """Yield the place of the label, the first text, and the end (excluded) of each range of texts."""
     for owner, cover in enumerate(covers):
         for raw in (text.encode("utf-8", "surrogatepass") for text in cover.get("values", ())):
             yield owner, raw, raw + b"\0"
@@ -221,7 +223,7 @@ def _as_objects(items: Sequence[Any]) -> NDArray[Any]:
 
 
 def _join_ranges(n: int, owner: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, CodeArray, CodeArray]:
-    """Return where the ranges of each of n labels begin, sorted, and those that touch as one."""
+    """Return where the ranges of each of n labels begin, and the sorted ranges with touching ones joined."""
     order = np.lexsort((low, owner))
     owner, low, high = owner[order], low[order], high[order]
     apart = owner * (int(high.max(initial=0)) + 1)  # ranges of different labels never touch

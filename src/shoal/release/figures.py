@@ -1,14 +1,15 @@
-"""Figures of what a plan publishes: promises that it reaches, changes of columns, shares of sensitive values.
+"""Figures of a plan's publication: guarantees, changes of columns, shares of sensitive values.
 
-Those of regions add up.
+The figures of regions can be added up.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ CHANGES = ("unchanged", "generalized", "suppressed")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnTally:
-    """How many records have a column's value unchanged, generalized and suppressed; tallies of regions add up."""
+    """The number of records whose value in a column is unchanged, generalized and suppressed."""
 
     records: IntArray  # (3,)
 
@@ -40,7 +41,7 @@ class ColumnTally:
     def of(
         cls, taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray, records: AnyIntArray, level: int | None = None
     ) -> Self:
-        """Count leaf ranges, each with so many records; *level* is the one that was chosen for all values, if any."""
+        """Count leaf ranges, given their numbers of *records* and the *level* chosen for all values, if any."""
         nodes = find_nodes(taxonomy, lo, hi, level)
         exact = (nodes >= 0) & (nodes < taxonomy.n_leaves) & find_exact_leaves(taxonomy)[lo]
         change = np.where(exact, 0, np.where(find_suppressed(taxonomy, lo, hi, nodes), 2, 1))
@@ -54,7 +55,6 @@ class ColumnTally:
 
 
 def count_suppressed_rows(problem: Problem, plan: Plan) -> int:
-    """Return how many published records have every quasi-identifier suppressed."""
     hidden = np.ones(plan.n_classes, dtype=np.bool_)
     for place, one in enumerate(problem.quasi):
         ends = plan.lo[:, place], plan.hi[:, place]
@@ -63,7 +63,7 @@ def count_suppressed_rows(problem: Problem, plan: Plan) -> int:
 
 
 def tally_columns(problem: Problem, plan: Plan, form: type[Form]) -> dict[str, ColumnTally]:
-    """Return the tally of every quasi attribute, unless values are published as they are, and of generalized ones.
+    """Return the tally of every quasi attribute that is not published unchanged, and of generalized sensitive ones.
 
     Averages of a class suppress no value.
     """
@@ -77,7 +77,7 @@ def tally_columns(problem: Problem, plan: Plan, form: type[Form]) -> dict[str, C
     if plan.targets is not None:
         for place, one in enumerate(problem.sensitive):
             lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
-            lo, hi = np.where(lo == KEPT, 0, lo), np.where(lo == KEPT, 1, hi)  # a leaf, whichever it is
+            lo, hi = np.where(lo == KEPT, 0, lo), np.where(lo == KEPT, 1, hi)  # any single leaf
             found[one.name] = ColumnTally.of(one.taxonomy, lo, hi, plan.targets.records)
     return found
 
@@ -87,18 +87,18 @@ MOST_VALUES = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShareTally:
-    """Counts and extreme shares of what classes publish of one sensitive attribute; tallies of regions add up.
+    """Counts and extreme shares of the published values of a sensitive attribute in classes.
 
     A published value is a leaf range, named by its key.
     """
 
     keys: IntArray  # (n_values,) ascending
     records: IntArray  # (n_values,)
-    classes: IntArray  # (n_values,) that have the value
-    lowest: FloatArray  # (n_values,) share in these
+    classes: IntArray  # (n_values,) number of classes with the value
+    lowest: FloatArray  # (n_values,) share in these classes
     highest: FloatArray  # (n_values,)
     n_classes: int
-    likeliest: int  # records that have the most frequent true value of their class
+    likeliest: int  # records with the most frequent true value of their class
     true_counts: IntArray  # (n_leaves,) records of each true value
 
     @classmethod
@@ -111,9 +111,9 @@ class ShareTally:
         n_classes: int,
         true: tuple[CodeArray, int] | None = None,
     ) -> Self:
-        """Count items, each so many records of a class that publish the key at its number; class -1 is none.
+        """Count items: *records* of a class that publish the key at *number*; items of class -1 are ignored.
 
-        *true* has the true values of the items and their number, if labels are published instead of some.
+        *true* has the items' true values and the number of possible values, if some items publish labels.
 
         >>> keys, item = np.array([1, 12]), np.array([[0, 0, 3], [1, 0, 1], [0, 1, 2], [0, -1, 9]], dtype=np.int32)
         >>> found = ShareTally.of(keys, *item.T, 2)
@@ -134,7 +134,6 @@ class ShareTally:
         return cls(*figures, n_filled, likeliest, true_counts)
 
     def __add__(self, other: ShareTally) -> ShareTally:
-        """Take the classes of both."""
         keys = np.union1d(self.keys, other.keys)
         records, classes = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
         lowest, highest = np.ones(len(keys)), np.zeros(len(keys))
@@ -152,7 +151,8 @@ class ShareTally:
         """Return the most frequent ``values``, each with its share in the ``whole``, and how many ``more`` there are.
 
         ``lowest`` and ``highest`` are the shares in classes; a class without the value counts as 0. ``likeliest`` is
-        the share of records that have the most frequent true value of their class, ``most_frequent`` of the table.
+        the share of records with the most frequent true value of their class, ``most_frequent`` the share of the
+        table's most frequent value.
         """
         shown = np.lexsort((self.keys, -self.records))[:MOST_VALUES]
         total, ranges = int(self.records.sum()), list_ranges(taxonomy, self.keys)
@@ -174,7 +174,6 @@ class ShareTally:
 
 
 def class_shares(problem: Problem, plan: Plan, place: int) -> ShareTally:
-    """Return the shares of what classes publish of one sensitive attribute, generalized values as they are."""
     cell, class_of, records, target = plan.pieces(problem.cells.counts)
     number = problem.cells.codes[len(problem.quasi) + place][cell].astype(np.int32)
     taxonomy = problem.sensitive[place].taxonomy
@@ -191,7 +190,6 @@ def class_shares(problem: Problem, plan: Plan, place: int) -> ShareTally:
 
 
 def bucket_shares(problem: Problem, plan: SlicedPlan, place: int) -> ShareTally:
-    """Return the shares of the values of one sensitive attribute in buckets."""
     pieces = plan.pieces
     number = problem.cells.codes[len(problem.quasi) + place][pieces.cell].astype(np.int32)
     keys = _leaf_keys(problem.sensitive[place].taxonomy)
@@ -199,45 +197,40 @@ def bucket_shares(problem: Problem, plan: SlicedPlan, place: int) -> ShareTally:
 
 
 def _leaf_keys(taxonomy: Taxonomy) -> IntArray:
-    """Return (n_leaves,) the key of each leaf."""
     leaves = np.arange(taxonomy.n_leaves)
     return key_ranges(taxonomy, leaves, leaves + 1).astype(np.int64)
 
 
-# What a plan promises: every model of the policy with what the classes really reach.
-
-
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """One model and the strongest main parameter that all classes meet."""
+    """One model and the strongest main parameter that all classes satisfy."""
 
     model: PrivacyModel
     achieved: float
-    counts: str | None = None  # the policy's key of the people that it is about; None: records
+    counts: str | None = None  # the policy's key of people, if these are counted instead of records
 
     def weaken(self, other: Guarantee) -> Guarantee:
-        """Return the weaker of two guarantees of the same model."""
         worse = min if self.model.achieved_is == "at least" else max
         return replace(self, achieved=worse(self.achieved, other.achieved))
 
     def over_all(self, sizes: Counter[int]) -> Guarantee:
-        """Return the same, of all classes together if the model is about these; *sizes* counts those of each size."""
+        """Return the guarantee for all classes together if the model is about the whole table."""
         if not isinstance(self.model, TableModel):
             return self
         every = np.repeat(np.array(list(sizes.keys())), np.array(list(sizes.values())))
         return replace(self, achieved=self.model.reach_together(every))
 
     def as_dict(self) -> dict[str, object]:
-        """Return the manifest's entry."""
         parameters = self.model.model_dump(mode="json", exclude_none=True)
         counts = {} if self.counts is None else {"counts": self.counts}
         return {"model": self.model.name, "parameters": parameters, "achieved": self.achieved, **counts}
 
 
 def measure_guarantees(problem: Problem, plan: Plan, policy: Policy) -> tuple[Guarantee, ...]:
-    """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides.
+    """Return the parameter that the plan reaches for each model of the policy; the verifier decides whether it
+    suffices.
 
-    Where people are counted, a model has a guarantee for each way to count them.
+    If people are counted, a model has a guarantee for each way to count them.
     """
     reached: dict[tuple[int, str | None], Guarantee] = {}
     published = tuple(requirement for requirement in problem.requirements if not requirement.of_true_values)
@@ -254,10 +247,10 @@ def measure_guarantees(problem: Problem, plan: Plan, policy: Policy) -> tuple[Gu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What classes publish, and what they reach; it grows with values and ranges, not with records.
+    """The publication of all classes, and the guarantees that they reach; its size does not grow with the records.
 
-    The sum of all regions' findings is what a plan for the whole table with these classes would have found. Only of
-    regions, of which sums are all that stays, it is stated what they were before and what is left of them.
+    The sum of the findings of all regions equals the findings of one plan with the same classes. Utility and original
+    class sizes are measured only for regions, because nothing else of a region is kept.
     """
 
     n_regions: int
@@ -266,18 +259,18 @@ class Findings:
     reached: tuple[Guarantee, ...]  # the worst of each of the policy's models
     utility: Pool
     sizes: Counter[int]  # how many classes there are of each size
-    sizes_before: Counter[int]  # the same by the values as they were
+    sizes_before: Counter[int]  # the same for original values
     warnings: tuple[str, ...]
     generalized: Counter[str]  # records, by sensitive attributes
-    published: tuple[IntArray, ...]  # the leaves of each attribute that some published record has, ascending
-    kept: tuple[IntArray, ...]  # the leaves of each sensitive attribute that some published record keeps, ascending
-    ranges: tuple[IntArray, ...]  # the keys of what is published of each attribute, ascending; none: its values
-    columns: Mapping[str, ColumnTally]  # by attributes that have labels or averages
+    published: tuple[IntArray, ...]  # by attributes, the leaves of published records, ascending
+    kept: tuple[IntArray, ...]  # by sensitive attributes, the leaves that are published unchanged, ascending
+    ranges: tuple[IntArray, ...]  # by attributes, the keys of published ranges, ascending
+    columns: Mapping[str, ColumnTally]  # by attributes with labels or averages
     n_suppressed: int  # published records with every quasi-identifier suppressed
     shares: Mapping[str, ShareTally]  # by sensitive attributes
     labelled: tuple[pa.RecordBatch, ...]  # rows with generalized values
-    revealed: int  # people whose records were moved because of their values, or are counted with such people
-    guessed: int = 0  # people about whom the minimality reader breaks a model, estimated region by region
+    revealed: int  # people whose records were moved because of their values, or who are counted with such people
+    guessed: int = 0  # people for whom the minimality reader breaks a model, estimated region by region
 
     @classmethod
     def of(
@@ -288,7 +281,7 @@ class Findings:
         quasi: Sequence[IntArray],
         labelled: tuple[pa.RecordBatch, ...],
     ) -> Findings:
-        """Take all of it from the plan of a table or region; *quasi* are the ranges that its classes publish."""
+        """Compute the findings of the plan of a table or region; *quasi* are the ranges that its classes publish."""
         places, form = range(len(problem.sensitive)), find_form(policy.method.form)
         cell, class_of, _, _ = plan.pieces(problem.cells.counts)
         shown = class_of >= 0
@@ -313,58 +306,33 @@ class Findings:
         )
 
     def measure_region(self, policy: Policy, problem: Problem, plan: Plan, sizes_before: IntArray) -> Findings:
-        """Return the same with what is left of a region, whose classes by the values as they were have these sizes."""
-        utility = Pool()
-        utility.add(problem, plan)
+        """Return the findings with the utility of a region, whose classes of original values have these sizes."""
+        utility = Pool.of(problem, plan)
         guessed = estimate_guessed(policy, problem, plan)
         return replace(self, utility=utility, sizes_before=count_sizes(sizes_before), guessed=guessed)
 
     def __add__(self, other: Findings) -> Findings:
-        """Take the regions of both."""
-        sizes = self.sizes + other.sizes
-        return Findings(
-            n_regions=self.n_regions + other.n_regions,
-            n_records=self.n_records + other.n_records,
-            n_withheld=self.n_withheld + other.n_withheld,
-            reached=tuple(
+        sizes, both = self.sizes + other.sizes, (self, other)
+        merged: dict[str, Any] = {
+            "reached": tuple(
                 one.weaken(two).over_all(sizes) for one, two in zip(self.reached, other.reached, strict=True)
             ),
-            utility=self.utility + other.utility,
-            sizes=sizes,
-            sizes_before=self.sizes_before + other.sizes_before,
-            warnings=tuple(dict.fromkeys((*self.warnings, *other.warnings))),
-            generalized=self.generalized + other.generalized,
-            published=_unite(self.published, other.published),
-            kept=_unite(self.kept, other.kept),
-            ranges=_unite(self.ranges, other.ranges),
-            columns=_add_tallies(self.columns, other.columns),
-            n_suppressed=self.n_suppressed + other.n_suppressed,
-            shares=_add_tallies(self.shares, other.shares),
-            labelled=(*self.labelled, *other.labelled),
-            revealed=self.revealed + other.revealed,
-            guessed=self.guessed + other.guessed,
-        )
+            "warnings": tuple(dict.fromkeys((*self.warnings, *other.warnings))),
+            "columns": {name: tally + other.columns[name] for name, tally in self.columns.items()},
+            "shares": {name: tally + other.shares[name] for name, tally in self.shares.items()},
+        }
+        for name in ("published", "kept", "ranges"):
+            merged[name] = tuple(map(np.union1d, *(getattr(each, name) for each in both)))
+        names = [field.name for field in fields(self) if field.name not in merged]
+        return Findings(**merged, **{name: operator.add(*(getattr(each, name) for each in both)) for name in names})
 
 
 def count_sizes(sizes: IntArray) -> Counter[int]:
-    """Return how many classes there are of each size."""
     found, times = np.unique(sizes, return_counts=True)
     return Counter(dict(zip(found.tolist(), times.tolist(), strict=True)))
 
 
-T = TypeVar("T", ColumnTally, ShareTally)
-
-
-def _unite(one: Sequence[IntArray], other: Sequence[IntArray]) -> tuple[IntArray, ...]:
-    return tuple(np.union1d(*both) for both in zip(one, other, strict=True))
-
-
-def _add_tallies(one: Mapping[str, T], other: Mapping[str, T]) -> dict[str, T]:
-    return {name: tally + other[name] for name, tally in one.items()}
-
-
 def find_kept_leaves(plan: Plan, place: int, problem: Problem) -> IntArray:
-    """Return the leaves of a sensitive attribute that some published record keeps."""
     leaves = problem.cells.codes[len(problem.quasi) + place]
     cell, class_of, records, target = plan.pieces(problem.cells.counts)
     own = (class_of >= 0) & (records > 0)
@@ -374,12 +342,12 @@ def find_kept_leaves(plan: Plan, place: int, problem: Problem) -> IntArray:
 
 
 def _find_leaves(leaves: AnyIntArray, cell: IntArray, shown: BoolArray) -> IntArray:
-    """Return the leaves, ascending, of the cells of which some piece is shown, given the cells of all pieces."""
+    """Return the leaves, ascending, of cells with a published piece, given the cells of all pieces."""
     return kernels.occurring(leaves if shown.all() else leaves[cell[shown]])
 
 
 def find_ranges(plan: Plan, place: int, problem: Problem) -> IntArray:
-    """Return the keys of the ranges that some record publishes in place of its sensitive value, ascending."""
+    """Return the keys, ascending, of the ranges that replace sensitive values."""
     if plan.targets is None:
         return np.zeros(0, dtype=np.int64)
     lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
@@ -389,10 +357,10 @@ def find_ranges(plan: Plan, place: int, problem: Problem) -> IntArray:
 
 
 def estimate_guessed(policy: Policy, problem: Problem, plan: Plan) -> int:
-    """Estimate about how many people a reader breaks a model of values who asks why classes were not divided."""
+    """Estimate for how many people a reader who reasons about undivided classes breaks a model of values."""
     method = policy.method
     if method.divides is None or not any(isinstance(one.model, ValueModel) for one in problem.requirements):
         return 0
-    from shoal.plan.reader import estimate_revealed  # only methods that divide classes need it
+    from shoal.plan.reader import estimate_revealed  # loaded only for methods that divide classes
 
     return estimate_revealed(problem, plan, np.random.default_rng(1), each=method.divides == "each").people

@@ -1,20 +1,21 @@
-"""What is published of a plan, whatever its form: rows, their description, their promises, and their files."""
+"""The publication of a plan: rows, their manifest, their guarantees and their figures, for every form of release."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 import shoal
 from shoal.columns.base import describe_changes
 from shoal.columns.baskets import describe_items
-from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
@@ -22,47 +23,46 @@ from shoal.core.randomness import Chance
 from shoal.manifest import FORMAT, About
 from shoal.methods.base import AnyPlan
 from shoal.models.base import ValueModel
-from shoal.plan.counted import CountedCells, LocatedBatch, SeenValues
+from shoal.plan.counted import CountedCells, LocatedBatch, SampledCells, SeenValues
 from shoal.plan.problem import Attribute
 from shoal.plan.slices import SlicedPlan
-from shoal.policy.encoding import Encoding
+from shoal.policy.encoding import Encoding, Tree
 from shoal.policy.policy import Policy
-from shoal.release.columns import describe_values, spell_leaves
+from shoal.release.columns import PublishedColumn, describe_values, read_ranges, source_values, spell_leaves
 from shoal.release.figures import CHANGES, ColumnTally, Findings, Guarantee
 from shoal.release.forms.base import Form, find_form
 from shoal.release.rows import RowColumns
 from shoal.release.sliced.table import name_columns
 from shoal.sources.base import Source, read_ahead
 from shoal.taxonomies.files import to_nested
-from shoal.utility.base import Utility
+from shoal.utility.base import Total, Utility
 
 
 class Engine(Protocol):
-    """What publishing needs of an engine: to read the source once more."""
+    """The part of an engine that publishing needs: a second pass over the source."""
 
     def locate(
         self, source: Source, counted: CountedCells, carried: Sequence[str], progress: Progress
     ) -> Iterator[LocatedBatch]:
-        """Yield the batches of the source, in their order, with the cell of every row and the *carried* columns."""
+        """Yield the batches of the source in order, with the cell of every row and the *carried* columns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedRows:
-    """The rows of the file, and which rows of the source they are, which only the data holder may know.
+    """The rows of the file, and the source rows they come from, which only the data holder may know.
 
-    ``buckets`` tells for each row of the source, in its order, the number of its bucket, 0 if it is not published.
-    Without buckets the last column of batches, ROW, has the place of each row in the source; not of rows that are
-    ``nobodys``.
+    ``buckets`` has the bucket of each source row, 0 if it is not published. Without buckets, the last column of batches
+    (ROW) has the place of each row in the source, unless the rows are ``synthetic``.
     """
 
     batches: Iterator[pa.RecordBatch]
     buckets: CodeArray | None = None  # (n_source_rows,)
-    nobodys: bool = False
+    synthetic: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class People:
-    """Which people, under the policy's key of them, have how many records in which class."""
+    """The numbers of records that people, as identified by the policy's key, have in classes."""
 
     counts: str
     class_of: CodeArray  # (n_entries,)
@@ -72,30 +72,36 @@ class People:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hiding:
-    """The sizes of classes or buckets, of which risk figures are computed."""
+    """The sizes of classes or buckets, from which risk figures are computed."""
 
     sizes: IntArray  # (n_sizes,)
     times: IntArray | None = None  # (n_sizes,) classes of each size; None: one
     people: People | None = None  # if the policy counts people
-    slices: SlicedPlan | None = None  # if records were taken apart
+    slices: SlicedPlan | None = None  # if records are split into parts
+
+    @classmethod
+    def of_classes(cls, classes: Counter[int]) -> Hiding:
+        """Return the sizes in ascending order, given the number of classes of each size."""
+        sizes = np.array(sorted(classes), dtype=np.int64)
+        return cls(sizes, np.array([classes[size] for size in sizes.tolist()], dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Publication(ABC):
-    """A table and what is decided about it: everything that tells what is published."""
+    """A table, and every decision about its publication."""
 
     policy: Policy
     source: Source
     quasi: tuple[Attribute, ...]  # in the order of their importance
     sensitive: tuple[Attribute, ...]
-    seen: SeenValues  # the values that the source has of them
-    n_source_rows: int  # that were read
-    n_rows: int  # that are published
+    seen: SeenValues  # the source's values of these attributes
+    n_source_rows: int
+    n_rows: int  # published
     n_withheld: int  # records that the plan leaves out
-    n_dropped: int  # records left out because a value is missing, as far as everybody may know it
-    warnings: tuple[str, ...]  # what the data holder should know
-    search: Mapping[str, Any]  # what the method tells of its search
-    entries: Mapping[str, Mapping[str, Any]]  # the manifest's, on attributes with labels
+    n_dropped: int  # records left out for missing values, as stated in the manifest
+    warnings: tuple[str, ...]  # for the data holder
+    search: Mapping[str, Any]  # the method's report on its search
+    entries: Mapping[str, Mapping[str, Any]]  # of the manifest, for attributes with labels
 
     @property
     def form(self) -> type[Form]:
@@ -103,9 +109,9 @@ class Publication(ABC):
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
-        """The published attributes in groups whose values in one row belong to the same record.
+        """Groups of published attributes; the values of a group in one row belong to the same record.
 
-        Where nothing is taken apart, that is one: all columns in the order of the source but identifiers.
+        Unless records are split, one group has all columns but the identifiers, in the order of the source.
         """
         published = {name for name, one in self.policy.attributes.items() if one.role != "identifier"}
         return [[name for name in self.source.schema.names if name in published]]
@@ -116,59 +122,61 @@ class Publication(ABC):
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
+        """The manifest's entries for this form only."""
         return {}
 
     @property
     def own_evidence(self) -> Mapping[str, Any]:
-        """What only this kind of publication tells the data holder."""
+        """The evidence for this form only."""
         return {}
 
     @property
     def multiplicity(self) -> int:
-        """The number of times that the whole table seems to be given; 1 unless it is looked for."""
+        """The number of times that the whole table seems to be repeated, if the form checks that."""
         return 1
 
     @property
     def files(self) -> Mapping[str, bytes]:
+        """Further public files by name."""
         return {}
 
     def count_guessed(self) -> int:
-        """Return 0: why no other parts were published is not asked."""
+        """Estimate for how many people a reader who reasons about undivided classes breaks a model of values."""
         return 0
 
     @abstractmethod
     def find_leaves(self, place: int) -> IntArray:
-        """Return the leaves of an attribute that some published record has; places of quasi attributes come first."""
+        """Return the published leaves of an attribute; quasi attributes have the first places."""
 
     @abstractmethod
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Return what is reached for each model of the policy."""
+        """Return the achieved parameter of each model of the policy."""
 
     @abstractmethod
     def utility(self, *, expensive: bool = False) -> Utility:
-        """Return every measure of what is left of the table."""
+        """Return every measure of utility."""
 
     @abstractmethod
     def hiding(self) -> Hiding | None:
-        """Return among how many records each record hides; None if no row is a record."""
+        """Return the sizes of the classes or buckets in which records hide; None if rows are not records."""
 
     def hiding_before(self) -> Hiding | None:
-        """Return the sizes of classes by the values in the source, if only sums are left of these; None: ask them."""
+        """Return the sizes of classes of original values, if the regions of a table counted them."""
         return None
 
     def count_generalized(self) -> dict[str, int]:
-        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        """Return the number of records with a generalized value, for each sensitive attribute that has some."""
         return {}
 
     def tabulate_labels(self) -> pa.Table | None:
-        """Return the values that records under labels of sensitive attributes have; internal.
+        """Return the original values of records with labels of sensitive attributes; internal.
 
-        A row is so many ``records`` of a class: what they publish, and ``value of`` each attribute with labels.
+        Each row has a number of ``records``, their published values, and the ``value of`` each labelled attribute.
         """
         return None
 
     def tally_columns(self) -> Mapping[str, ColumnTally]:
-        """Return what became of the values of columns that have labels or averages."""
+        """Return the changes of the columns that have labels or averages."""
         return {}
 
     def count_suppressed_rows(self) -> int | None:
@@ -176,9 +184,9 @@ class Publication(ABC):
         return None
 
     def column_shares(self) -> dict[str, dict[str, float]]:
-        """Return the shares of records whose value is unchanged, generalized and suppressed, by published columns.
+        """Return the shares of records with an unchanged, generalized and suppressed value, by published columns.
 
-        A column that a technique changed is left out: labels say nothing about its original values.
+        Columns changed by a technique are left out, because labels do not refer to their original values.
         """
         tallies, treated = self.tally_columns(), describe_changes(self.source).get("techniques", {})
         unchanged = dict(zip(CHANGES, (1.0, 0.0, 0.0), strict=True))
@@ -194,7 +202,7 @@ class Publication(ABC):
         return {}
 
     def associations(self, most_work: float) -> list[dict[str, Any]] | None:  # noqa: ARG002
-        """Return how strongly pairs of attributes depend on each other, before and after.
+        """Return the association of each pair of attributes before and after.
 
         None if it cannot be computed, or takes more than *most_work* steps.
         """
@@ -202,48 +210,42 @@ class Publication(ABC):
 
     @abstractmethod
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
-        """Return the published rows, about a million in a batch; *folder* is for temporary files."""
+        """Return the published rows in batches of about a million; *folder* is for temporary files."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassPublication(Publication):
-    """One part: every row is a record, under what its class publishes."""
+    """Whole records, each with the published values of its class."""
 
     findings: Findings
     columns: RowColumns
 
     def count_generalized(self) -> dict[str, int]:
-        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return dict(self.findings.generalized)
 
     def count_guessed(self) -> int:
-        """Return about how many people a reader breaks a model of values who asks why classes were not divided."""
         return self.findings.guessed
 
     def tabulate_labels(self) -> pa.Table | None:
-        """Return what records publish and have of which some value is generalized."""
         return self.columns.tabulate(self.findings.labelled)
 
     def tally_columns(self) -> Mapping[str, ColumnTally]:
-        """Return what became of the values of each attribute that classes publish labels or averages of."""
         return self.findings.columns
 
     def count_suppressed_rows(self) -> int:
         return self.findings.n_suppressed
 
     def sensitive_shares(self) -> dict[str, Any]:
-        """Return the share of what is published of each sensitive attribute, in the whole and in classes."""
         return {one.name: self.findings.shares[one.name].as_dict(one.taxonomy) for one in self.sensitive}
 
     def find_leaves(self, place: int) -> IntArray:
-        """Return the leaves of an attribute that some published record has."""
         return self.findings.published[place]
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         return self.findings.reached
 
     def publish_heaps(self, heaps: Iterable[pa.Table], progress: Progress) -> Iterator[pa.RecordBatch]:
-        """Yield what rows publish that wait in heaps; other than as many rows as there should be are an error."""
+        """Yield the published rows of shuffled heaps; refuse an unexpected number of rows."""
         written = 0
         with progress.step("writing", self.n_rows) as step:
             batches = map(self.columns.publish, heaps, repeat(self.column_names))
@@ -258,7 +260,7 @@ class ClassPublication(Publication):
 def describe_plan(
     policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
 ) -> dict[str, Any]:
-    """Return what every publication of a plan for all cells of a table tells, by the names of its fields."""
+    """Return the fields that every publication of a plan for a whole table has."""
     problem = encoding.problem
     return {
         "policy": policy,
@@ -278,28 +280,92 @@ def describe_plan(
     }
 
 
+# Tables larger than memory: the regions are planned one after another, and their rows wait in heaps.
+
+
+class Heaps(Protocol):
+    """The rows of all regions, waiting to be published."""
+
+    def heaps(self) -> Iterator[pa.Table]:
+        """Yield all rows once, as numbers, in random order."""
+
+
+def column_regions(policy: Policy, trees: Sequence[Tree], looked: SampledCells, findings: Findings) -> RowColumns:
+    """Return the published values of all regions, by the numbers of waiting rows."""
+    attributes, n_quasi = [tree.attribute for tree in trees], len(policy.names("quasi"))
+    quasi: dict[str, PublishedColumn] = {}
+    for one, keys in zip(attributes[:n_quasi], findings.ranges, strict=False):
+        if find_form(policy.method.form).as_they_are:
+            quasi[one.name] = PublishedColumn.of_values(source_values(looked, one.name))
+        else:
+            labels = PublishedColumn.of_ranges(one, *read_ranges(one.taxonomy, keys))
+            quasi[one.name] = replace(labels, keys=keys)
+    return RowColumns.of(quasi, attributes[n_quasi:], looked, findings, policy.names("insensitive"), by_class=False)
+
+
+_PARTIAL_UTILITY = (
+    "the table is larger than the memory allowed, so it was planned region by region, and measures of utility that "
+    "need the whole table were left out"
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class PlannedPublication(Publication):
-    """What a plan for all cells of a table publishes that makes no classes."""
+class RegionalPublication(ClassPublication):
+    """Whole records with the published values of their class in their region."""
 
-    counted: CountedCells
-    encoding: Encoding
-    plan: AnyPlan
+    waiting: Heaps
 
-    def find_leaves(self, place: int) -> IntArray:
-        """Return the leaves of an attribute that some published record has."""
-        return kernels.occurring(self.encoding.problem.cells.codes[place][self.find_cells()])
+    @classmethod
+    def of(
+        cls,
+        policy: Policy,
+        source: Source,
+        looked: SampledCells,
+        trees: Sequence[Tree],
+        findings: Findings,
+        n_dropped: int,
+        waiting: Heaps,
+    ) -> RegionalPublication:
+        attributes, n_quasi = tuple(tree.attribute for tree in trees), len(policy.names("quasi"))
+        columns = column_regions(policy, trees, looked, findings)
+        return cls(
+            policy=policy,
+            source=source,
+            quasi=attributes[:n_quasi],
+            sensitive=attributes[n_quasi:],
+            seen=looked,
+            n_source_rows=looked.n_rows,
+            n_rows=findings.n_records - findings.n_withheld,
+            n_withheld=findings.n_withheld,
+            n_dropped=n_dropped,
+            warnings=(*findings.warnings, _PARTIAL_UTILITY),
+            search={
+                "regions": findings.n_regions,
+                "sampled_share": looked.share,
+                "people_revealed": findings.revealed,
+            },
+            entries=columns.entries,
+            findings=findings,
+            columns=columns,
+            waiting=waiting,
+        )
 
-    @abstractmethod
-    def find_cells(self) -> IntArray:
-        """Return the cells of the problem of which some record is published."""
+    def utility(self, *, expensive: bool = False) -> Utility:  # noqa: ARG002
+        total = Total(self.quasi, self.sensitive, self.findings.n_records, self.n_withheld)
+        return self.findings.utility.measure(total)
 
+    def hiding(self) -> Hiding:
+        return Hiding.of_classes(self.findings.sizes)
 
-# The manifest: what a release says of itself to whoever receives it.
+    def hiding_before(self) -> Hiding:
+        return Hiding.of_classes(self.findings.sizes_before)
+
+    def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
+        return PublishedRows(self.publish_heaps(self.waiting.heaps(), progress))
 
 
 def build_manifest(publication: Publication, population_digests: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest of a release, all but the entries on its files."""
+    """Return the manifest of a release without the entries about its files."""
     policy = publication.policy
     manifest: dict[str, Any] = {
         "format": FORMAT,
@@ -346,14 +412,17 @@ def _attributes(publication: Publication) -> dict[str, Any]:
         elif name in sensitive:
             entry = _sensitive(publication, sensitive[name])
         else:
-            entry = {"role": "insensitive", "kind": _kind(publication.source.schema.field(name).type)}
+            kind = publication.source.schema.field(name).type
+            is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+            word = "number" if is_number else "date" if pa.types.is_temporal(kind) else "category"
+            entry = {"role": "insensitive", "kind": word}
         description = policy.attributes[name].description
         entries[name] = entry if description is None else {**entry, "description": description}
     return entries
 
 
 def _sensitive(publication: Publication, place: int) -> dict[str, Any]:
-    """Say of a sensitive attribute what its models need: the order of its values, or its tree."""
+    """Return the entry of a sensitive attribute, with the order or tree of its values if a model needs it."""
     attribute = publication.sensitive[place]
     entry = dict(publication.entries.get(attribute.name) or describe_values(attribute, "sensitive"))
     if "labels" in entry and publication.policy.method.defends_labels:
@@ -371,7 +440,7 @@ def _sensitive(publication: Publication, place: int) -> dict[str, Any]:
 
 
 def _list_texts(publication: Publication, place: int) -> dict[int, str]:
-    """Return the values that are published, or lie under a published label, by their leaves, in order."""
+    """Return the values that are published, or covered by a published label, by their leaves in order."""
     attribute = publication.sensitive[place]
     text_of = spell_leaves(attribute, publication.seen)
     if attribute.name in publication.entries:
@@ -380,9 +449,3 @@ def _list_texts(publication: Publication, place: int) -> dict[int, str]:
         return {leaf: text for leaf, text in sorted(text_of.items()) if text in shown}
     published = publication.find_leaves(len(publication.quasi) + place).tolist()
     return {leaf: text_of[leaf] for leaf in published if leaf in text_of}
-
-
-def _kind(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return "number"
-    return "date" if pa.types.is_temporal(kind) else "category"

@@ -1,11 +1,11 @@
-"""What somebody who received a release can do with it: typed columns, and tables drawn to agree with what is published.
+"""The analysis of a received release: typed columns, and random tables that agree with it.
 
-A label stands for a range or a set of values, and a method chooses labels by the values: records that share a wide
-label are not a random sample of all records. So nothing about the values under a label is learned from other labels. A
-table that agrees with the release has for every record a value under its label, drawn from a distribution that is
-itself drawn anew for every table: the values of a range lean to one end or the other, the same way in all ranges of a
-column; the shares of a set's values are anything from 0 to 1. Several tables then differ as much as what is unknown
-makes them differ, and Rubin's rules (1987) combine what is computed from each.
+A label is a range or a set of values, and a method chooses labels by the values: records with a wide label are not a
+random sample of all records. So the distribution of the values under a label is not estimated from other labels. A
+table that agrees with the release has for every record a value under its label. The values come from a distribution
+that is itself random for each table: in a range, they lean to one end or the other, in the same way for all ranges of a
+column; in a set, the shares of values can be anything from 0 to 1. The variation among several tables then reflects the
+uncertainty, and Rubin's rules (1987) combine the estimates.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _LEAN = 8.0  # in 95 of 100 tables the mean of a range's values lies between 0.2
 
 @dataclass(frozen=True, eq=False)
 class ReceivedRelease:
-    """A release that the verifier accepted, read for analysis.
+    """A verified release, read for analysis.
 
-    ``rows`` are the published rows, ``manifest`` is what they are said to be, ``verification`` what was checked.
+    ``rows`` are the published rows, ``verification`` is the result of all checks.
     """
 
     rows: pa.Table
@@ -47,15 +47,14 @@ class ReceivedRelease:
 
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
-        """The manifest as it is written, with the values of all labels listed."""
+        """The manifest as a dictionary, with the values of all labels listed."""
         return self.stated.document
 
     @cached_property
     def table(self) -> pa.Table:
-        """The rows with typed columns: labels are categories, and a labelled number or date has its bounds beside it.
+        """The rows with typed columns: labels are categories, followed by the bounds of numbers and dates.
 
-        ``age_from`` and ``age_below`` are the bounds, the upper one excluded, ``age_mid`` lies between them. Bounds
-        that a label leaves open are missing.
+        ``age_from`` and ``age_below`` (excluded) are the bounds, ``age_mid`` is their middle. Open bounds are missing.
         """
         columns: dict[str, pa.ChunkedArray | pa.Array] = {}
         for name in self.rows.column_names:
@@ -67,27 +66,37 @@ class ReceivedRelease:
         return pa.table(columns)
 
     def _encode(self, column: pa.ChunkedArray, name: str) -> tuple[pa.DictionaryArray, LabelColumn]:
-        """Return a column of labels as a dictionary, and the covers of its entries."""
         coded = column.combine_chunks().dictionary_encode()
         return coded, LabelColumn.of(self.stated.attributes[name], coded.dictionary.to_pylist(), "the release")
 
     def labels(self, name: str) -> Mapping[str, Cover]:
-        """Return what each label of a column stands for: ``values``, ``prefixes``, ``from`` with ``below``, ``any``."""
+        """Return the cover of each label of a column: ``values``, ``prefixes``, ``from`` with ``below``, ``any``."""
         return self.stated.attributes[name].covers if name in self.stated.attributes else {}
 
     @property
     def slices(self) -> SlicedData:
-        """The buckets of a sliced release, for estimates across its parts; other releases are refused."""
+        """A sliced release, for estimates across its parts; other releases are refused."""
         return SlicedData(SlicedTable.of(self.rows, self.stated.parts), self.stated)
 
     def draw(
         self, n: int = 20, seed: int | None = None, domains: Mapping[str, tuple[float, float]] | None = None
     ) -> list[pa.Table]:
-        """Draw tables that agree with what is published: every record has a value under its label.
+        """Draw tables that agree with the release: every record has a value under its label.
 
-        A label of all numbers, or one without an end, has no bounds: *domains* gives the least and the largest number
-        that a column can have, and without it such values are missing. Labels that only tell how a text begins stay
-        labels. Parts of buckets are linked at random. Synthetic rows have no labels: all tables are the same.
+        Parameters
+        ----------
+        n
+            How many tables.
+        seed
+            Makes the tables repeatable.
+        domains
+            The smallest and the largest number of a column. Labels with an open end have missing values without it.
+
+        Returns
+        -------
+        list of pyarrow.Table
+            Labels of text prefixes stay labels. Parts of buckets are linked at random. Synthetic rows have none, so
+            all their tables are equal.
         """
         if n < 1:
             raise UsageError("at least one table must be drawn")
@@ -98,7 +107,6 @@ class ReceivedRelease:
         ]
 
     def _draw(self, table: pa.Table, rng: np.random.Generator, domains: Mapping[str, tuple[float, float]]) -> pa.Table:
-        """Put values in the place of labels."""
         for place, name in enumerate(table.column_names):
             labels = self.labels(name)
             if not labels or any("prefixes" in cover or "through" in cover for cover in labels.values()):
@@ -114,18 +122,30 @@ class ReceivedRelease:
 
 @dataclass(frozen=True, slots=True)
 class CombinedEstimate:
-    """An estimate from several drawn tables, with an interval that counts what the labels leave open."""
+    """An estimate from several drawn tables, with an interval that includes the uncertainty of labels."""
 
     value: float
     error: float  # the standard error
     low: float
     high: float
-    unknown: float  # the share of the variance that the release's labels cause
+    unknown: float  # the share of the variance due to the release's labels
 
 
 def read_release(folder: str | Path) -> ReceivedRelease:
-    """Verify a release that one received, and read it for analysis; one that fails is refused.
+    """Verify a received release and read it for analysis.
 
+    Parameters
+    ----------
+    folder
+        The folder of the release, or the public folder in it.
+
+    Raises
+    ------
+    VerificationError
+        If the release fails a check.
+
+    Examples
+    --------
     >>> import shoal
     >>> people = pa.table({"age": [31, 32, 46, 47], "illness": ["flu", "cold", "flu", "cold"]})
     >>> ages = {"intervals": {"min": 0, "max": 99, "widths": [10]}}
@@ -148,13 +168,22 @@ def read_release(folder: str | Path) -> ReceivedRelease:
 def combine_estimates(
     values: Sequence[float], variances: Sequence[float], confidence: float = 0.95
 ) -> CombinedEstimate:
-    """Combine what was computed from each drawn table by Rubin's rules: the estimates, and their squared errors.
+    """Combine estimates from drawn tables by Rubin's rules.
 
+    Parameters
+    ----------
+    values, variances
+        An estimate and its squared error for each of at least two tables.
+    confidence
+        The probability with which the interval contains the true value.
+
+    Examples
+    --------
     >>> found = combine_estimates([10.0, 12.0, 11.0], [1.0, 1.0, 1.0])
     >>> found.value, round(found.error, 3), round(found.low, 2), round(found.high, 2)
     (11.0, 1.528, 7.28, 14.72)
     """
-    from scipy.special import stdtrit  # loads where it is used
+    from scipy.special import stdtrit  # slow to load
 
     given, within = np.asarray(values, dtype=np.float64), float(np.mean(variances))
     m = len(given)
@@ -171,7 +200,7 @@ def combine_estimates(
 
 
 def _bounds(column: LabelColumn, indices: pa.Array) -> dict[str, pa.Array]:
-    """Return the bounds of each row's label and the value between them, as numbers or dates."""
+    """Return the bounds of each row's label and their middle, as numbers or dates."""
     low, high = _ends(column).T
     whole = pa.date32() if column.kind == "date" else None
 
@@ -185,7 +214,7 @@ def _bounds(column: LabelColumn, indices: pa.Array) -> dict[str, pa.Array]:
 
 
 def _ends(column: LabelColumn) -> FloatArray:
-    """Return (n_labels, 2) the bounds of labels, the upper one excluded; NaN if open. A single value has no width."""
+    """Return (n_labels, 2) the bounds of labels, the upper one excluded; NaN if open. A single value has width 0."""
     ends = column.spans
     listed = np.array(["values" in cover for cover in column.covers], dtype=np.bool_)
     ends[listed, 1] = np.nextafter(ends[listed, 1], -np.inf)
@@ -195,7 +224,7 @@ def _ends(column: LabelColumn) -> FloatArray:
 def _draw_numbers(
     column: LabelColumn, indices: pa.Array, domain: tuple[float, float] | None, rng: np.random.Generator
 ) -> pa.Array:
-    """Draw a number or a date under each row's label; missing where a bound is not known."""
+    """Draw a number or a date under each row's label; it is missing if a bound is unknown."""
     kind, bounds = column.kind, _ends(column)
     outer = [None, None] if domain is None else [None if end is None else str(end) for end in domain]
     bounds[["missing" in cover for cover in column.covers]] = np.nan
@@ -216,7 +245,7 @@ def _draw_numbers(
 def _draw_categories(
     declared: Iterable[Cover], covers: Sequence[Cover], indices: pa.Array, rng: np.random.Generator
 ) -> pa.Array:
-    """Draw a value under each row's label; a label of all values takes those that some label names."""
+    """Draw a value under each row's label; a label of all values can have any listed value."""
     every = list(dict.fromkeys(str(value) for cover in declared for value in cover.get("values", ())))
     place = {value: number for number, value in enumerate(every)}
     chosen = np.full(len(indices), -1, dtype=np.int64)

@@ -1,8 +1,8 @@
-"""A release: what is public, what is internal, and how both get into place.
+"""A release: its public and internal parts, and how both get into place.
 
-Everything is written to a staging folder beside the destination. The data wait there as ``unverified/``; only when
-the verifier has read them and agreed does the whole folder move to its place, and last of all ``unverified/`` becomes
-``public/``. A run that fails or is killed leaves no ``public/`` folder.
+Everything is written to a staging folder next to the destination. The data wait there as ``unverified/``. Once the
+verifier has accepted them, the whole folder moves to its place, and ``unverified/`` becomes ``public/`` last. A failed
+or killed run leaves no ``public/`` folder.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ UNVERIFIED = "unverified"
 PUBLIC = "public"
 INTERNAL = "internal"
 _STAGING = re.compile(r"\..+\.[0-9a-f]{32}\.staging")
-CLASS = "class"  # the column of a release by an agency's plan that tells the number of the class
+CLASS = "class"  # the column with the number of the class in a release by an agency's plan
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """A verified release.
 
-    ``data`` is of the kind that was given, or None if the release was written to ``folder``; ``manifest`` is
-    public; ``evidence``, ``decision`` and ``sampled`` are for the data holder alone.
+    ``data`` has the type of the input, or is None if the release was written to ``folder``; ``manifest`` is public;
+    ``evidence``, ``decision`` and ``sampled`` are for the data holder only.
     """
 
     manifest: Mapping[str, Any]
@@ -66,42 +66,45 @@ class Release:
     decision: Decision
     data: Any = None
     folder: Path | None = None
-    sampled: BoolArray | None = field(default=None, compare=False)  # (n_source_rows,) whose records a sample has
+    sampled: BoolArray | None = field(default=None, compare=False)  # (n_source_rows,) whether a sample has the record
 
     @property
     def form(self) -> Form:
-        """What the rows are, and everything that depends on it."""
+
         from shoal.release.forms.base import read_form
 
         return read_form(self.manifest)
 
     @property
     def guarantees(self) -> list[dict[str, Any]]:
-        """Each promised model with its parameters and what was achieved."""
+        """Each promised model with its parameters and the achieved parameter."""
         return list(self.manifest["guarantees"])
 
     @property
     def utility(self) -> Utility:
-        """Each measure of utility by its name; those given attribute by attribute are mappings."""
+        """The measures of utility by name; those with values by attribute are mappings."""
         return dict(self.evidence["utility"])
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What no promise covers, for the data holder: high findings first, open before accepted."""
+        """The risks that no promise covers, high ones first and open before accepted ones."""
         from shoal.core.results import Finding
 
         return tuple(map(Finding.from_dict, self.evidence["findings"]))
 
     @property
     def data_file(self) -> Path | None:
-        """The published file, if there is one."""
+
         return None if self.folder is None else self.folder / PUBLIC / str(self.manifest["data"]["file"])
 
     def report(self, audience: Literal["internal", "public"] = "internal") -> str:
-        """Return the page for a review board, or that for users of the data, as HTML that needs nothing but itself.
+        """Return the report as a self-contained HTML page.
 
-        The first tells what attacks found, once that was recorded in the release's folder; the second tells nothing
-        but what the manifest does.
+        Parameters
+        ----------
+        audience
+            "internal" for a review board, with the results of attacks if they are recorded in the release's folder;
+            "public" for users of the data, with the content of the manifest only.
         """
         return str(show("report", self, audience))
 
@@ -119,10 +122,13 @@ class Release:
         return self._read_sliced().table
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> Any:
-        """Link the parts of a sliced release at random within buckets: one of the tables that the original may be.
+        """Link the parts of a sliced release at random within buckets; the result is one of the possible original
+        tables.
 
-        It is of the kind of ``data``, a pyarrow table if the release was written. *rng* is a generator or a seed;
-        without it chance comes from the operating system.
+        Parameters
+        ----------
+        rng
+            A generator or a seed; by default, the operating system supplies the randomness.
         """
         from shoal.sources.frames import like
 
@@ -131,8 +137,8 @@ class Release:
     def estimate(self, query: Query) -> Estimate | pa.Table:
         """Answer a query from the buckets of a sliced release, with its expected error.
 
-        A query with `by` gives a table of the groups with the columns ``value`` and ``error``. For many questions,
-        read the release once: ``shoal.read_sliced(release)``.
+        A query with `by` returns a table of the groups with the columns ``value`` and ``error``. For many queries, read
+        the release once: ``shoal.read_sliced(release)``.
         """
         return self._read_sliced().estimate(query)
 
@@ -143,24 +149,24 @@ class Release:
         return like(self.data, self._read_sliced().multisets())
 
     def __repr__(self) -> str:
-        """Return what it is in one line; what it holds is not stated."""
         method, rows = self.manifest["method"], self.manifest["rows"]
         return f"Release({method}, {rows:,} rows, verified={self.verification.verified}, folder={self.folder})"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: guarantees, risks and utility, for the data holder."""
         return str(show("release", self))
 
 
 def find_public(folder: Path) -> Path | None:
-    """Return the folder of a release that has the manifest: ``public`` in the given one, or this; None: neither."""
+    """Return the folder with the manifest of a release: ``public`` in the given folder, or the folder itself; else
+    None.
+    """
     return next((place for place in (folder / PUBLIC, folder) if (place / "manifest.json").is_file()), None)
 
 
 def find_release(folder: Path) -> tuple[Path, Manifest] | None:
-    """Return the public folder of a release and its manifest, given either folder; None if there is no manifest.
+    """Return the public folder of a release and its manifest, given either folder; None without a manifest.
 
-    Whether the release satisfies its guarantees is for ``shoal verify`` to check.
+    ``shoal verify`` checks whether the release satisfies its guarantees.
     """
     place = find_public(folder)
     if place is None:
@@ -177,7 +183,7 @@ def find_release(folder: Path) -> tuple[Path, Manifest] | None:
 
 
 def read_internal(path: Path) -> dict[str, Any]:
-    """Return a file of the internal folder."""
+    """Return the content of a JSON file in the internal folder."""
     try:
         found = read_json(path.read_bytes())
     except (OSError, ValueError):
@@ -188,9 +194,9 @@ def read_internal(path: Path) -> dict[str, Any]:
 
 
 class Staging:
-    """A folder beside the destination that becomes it, or vanishes; locked while its run lives.
+    """A folder next to the destination that replaces it or is removed; it is locked while its run lives.
 
-    Folders that killed runs of the same user left there are removed first.
+    Folders of the same user's killed runs are removed first.
     """
 
     def __init__(self, destination: Path, *, overwrite: bool = False) -> None:
@@ -209,11 +215,11 @@ class Staging:
             self._folder.mkdir(mode=0o700)
             if sys.platform != "win32":
                 self._lock = os.open(self._folder, os.O_RDONLY)
-                with suppress(OSError):  # not every network's file system has locks; nothing is removed there
+                with suppress(OSError):  # some network file systems have no locks; no folder is removed there
                     fcntl.flock(self._lock, fcntl.LOCK_EX)
             (self._folder / UNVERIFIED).mkdir(mode=0o755)
             (self._folder / INTERNAL).mkdir(mode=0o700)
-        except BaseException as error:  # an interrupt too: nobody else would remove what is there already
+        except BaseException as error:  # after an interrupt, too, the folder has to be removed here
             self.__exit__()
             if isinstance(error, OSError):
                 raise UsageError(f"cannot write to {parent}: {error.strerror}") from None
@@ -230,26 +236,23 @@ class Staging:
 
     @property
     def folder(self) -> Path:
-        """Where everything is while it is not yet in place."""
         if self._folder is None:
             raise RuntimeError("the staging folder is not open")
         return self._folder
 
     @property
     def unverified(self) -> Path:
-        """Where the public files wait for the verifier."""
         return self.folder / UNVERIFIED
 
     @property
     def internal(self) -> Path:
-        """Where the internal files are."""
         return self.folder / INTERNAL
 
     def publish(self, confirm: Callable[[], None] = lambda: None) -> None:
-        """Move everything into place; that the data may be used, their folder's name says last.
+        """Move everything into place, and give the public folder its name last.
 
-        Just before, *confirm* publishes elsewhere; if it fails, nothing is left here. Nothing may interrupt this. An
-        earlier release that is replaced waits under another name until then, and comes back if anything fails.
+        Just before that, *confirm* publishes elsewhere; if it fails, no release is left here. The caller must hold
+        interrupts. An earlier release that is replaced is renamed until then, and is restored if anything fails.
         """
         self.folder.chmod(0o755)
         refuse_existing(self._destination, overwrite=self._overwrite)
@@ -266,7 +269,7 @@ class Staging:
             (self._destination / UNVERIFIED).rename(self._destination / PUBLIC)
             _sync_folder(self._destination)
         except BaseException as error:
-            self.__exit__()  # now: whoever looks whether the release is in place must not find it
+            self.__exit__()  # immediately, because other processes must not find the release in place
             if earlier.exists():
                 earlier.rename(self._destination)
             if isinstance(error, OSError):
@@ -278,8 +281,8 @@ class Staging:
 
 @contextmanager
 def hold_interrupts() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait until the end of what must not be left half done, and take their course then."""
-    if threading.current_thread() is not threading.main_thread():  # no other thread is ever interrupted
+    """Delay Ctrl-C and SIGTERM until the end of a block that must not be left half done."""
+    if threading.current_thread() is not threading.main_thread():  # signals reach only the main thread
         yield
         return
     waiting: list[int] = []
@@ -297,7 +300,6 @@ def hold_interrupts() -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """See the names in a folder onto the disk."""
     if sys.platform == "win32":  # it cannot open folders
         return
     opened = os.open(folder, os.O_RDONLY)
@@ -308,27 +310,27 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove the staging folders of this user's runs that were killed; one that is locked has a run that lives."""
+    """Remove the staging folders of this user's killed runs; running processes have theirs locked."""
     if sys.platform == "win32":
         return
     for folder in parent.iterdir():
         if not _STAGING.fullmatch(folder.name):
             continue
-        with suppress(OSError):  # another user's, another run removes it, or there are no locks
+        with suppress(OSError):  # of another user, removed by another run, or without locks
             about = folder.lstat()
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
                 continue
             opened = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if (folder / INTERNAL).is_dir():  # else its run may only just be making it
+                if (folder / INTERNAL).is_dir():  # otherwise its run may still be creating it
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(opened)
 
 
 def refuse_existing(destination: Path, *, overwrite: bool = False) -> None:
-    """Raise if something is in the way of a release, other than one to *overwrite*, or the place is not a folder's."""
+    """Raise if the destination is not a folder, or exists and is not a release to *overwrite*."""
     if is_address_as_path(str(destination)):
         raise UsageError("a database address was given instead of a folder; give a folder, and the address with --to")
     if (destination / UNVERIFIED).is_dir():
@@ -342,16 +344,15 @@ def refuse_existing(destination: Path, *, overwrite: bool = False) -> None:
 
 
 def _is_release(folder: Path) -> bool:
-    """Whether a folder has the two folders of a release and nothing else."""
     if folder.is_symlink() or not folder.is_dir() or {path.name for path in folder.iterdir()} != {PUBLIC, INTERNAL}:
         return False
     return (folder / INTERNAL / "evidence.json").is_file() and find_release(folder) is not None
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a file as JSON, seen onto the disk: a line for each entry of the two upper levels.
+    """Write and flush a JSON file with one line for each entry of the two upper levels.
 
-    A manifest can list a hundred thousand labels, for which indenting everything would take seconds.
+    A manifest can have a hundred thousand labels; indenting all of them would take seconds.
     """
     entries = (f'"{key}": {_object(value)}' for key, value in content.items())
     write_text(path, "{\n" + ",\n".join(entries) + "\n}\n")
@@ -369,12 +370,11 @@ def _compact(value: Any) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file, seen onto the disk."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a small file, seen onto the disk."""
+    """Write a small file and flush it to the disk."""
     with writing(path), path.open("xb") as file:
         file.write(content)
         file.flush()

@@ -1,10 +1,11 @@
-"""Rows on their way into a file: the numbers under which they wait to be put in order, and what these publish."""
+"""Rows on their way to the file, as numbers until they are in random order, and the writing of the file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,27 +26,28 @@ from shoal.release.columns import (
 )
 from shoal.release.figures import Findings
 from shoal.release.witness import ROW
+from shoal.sources.base import ahead
 from shoal.sources.writers import Format, open_writer
 from shoal.taxonomies.parse import texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowNumbers:
-    """The numbers under which records wait, by their cells and by the targets that a plan sends them to."""
+    """The numbers of waiting records, by their cells and by the targets that a plan assigns them to."""
 
-    class_of: CodeArray | None  # (n_targets,) None: targets are classes
-    quasi: Sequence[AnyIntArray]  # (n_classes,) each; all quasi attributes, or one for all of them: the class
-    own: Sequence[AnyIntArray]  # (n_counted_cells,) of each sensitive attribute: the index of its value, -1 if missing
-    ranged: Sequence[AnyIntArray]  # (n_targets,) of each that has generalized values: the number of the range, or KEPT
+    class_of: CodeArray | None  # (n_targets,) None if targets are classes
+    quasi: Sequence[AnyIntArray]  # (n_classes,) for each quasi attribute, or one array with the number of the class
+    own: Sequence[AnyIntArray]  # (n_counted_cells,) for each sensitive attribute: index of the value, -1 if missing
+    ranged: Sequence[AnyIntArray]  # (n_targets,) for each generalized sensitive attribute: key of the range, or KEPT
 
     @classmethod
     def of(cls, counted: CountedCells, problem: Problem, plan: Plan, quasi: Sequence[AnyIntArray]) -> RowNumbers:
-        """Number what the targets of a plan publish of sensitive attributes; *quasi* tells what its classes do."""
+        """Number the sensitive values of the targets of a plan; *quasi* has the numbers of classes."""
         own: list[AnyIntArray] = []
         ranged: list[AnyIntArray] = []
         for place, one in enumerate(problem.sensitive):
             n_values = len(source_values(counted, one.name))
-            # in all regions of one type, whether or not some of their records publish a range
+            # all regions use the same type, even if some of them publish no range
             own.append(value_indices(counted, one.name).astype(key_type(one.taxonomy, n_values)))
             if plan.targets is not None:
                 lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
@@ -53,9 +55,9 @@ class RowNumbers:
                 ranged.append(np.where(lo == KEPT, KEPT, keys).astype(keys.dtype))
         return cls(None if plan.targets is None else plan.targets.class_of, quasi, own, ranged)
 
-    def wait(self, cells: IntArray, targets: CodeArray, beside: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Return the rows that are published under their numbers, and *beside* these what is carried along."""
-        arrays = [without_dictionary(column) for column in beside.values()]
+    def wait(self, cells: IntArray, targets: CodeArray, extra: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Return the published rows as numbers, followed by carried columns."""
+        arrays = [without_dictionary(column) for column in extra.values()]
         if (targets == WITHHELD).any():
             kept = np.flatnonzero(targets != WITHHELD)
             cells, targets = cells[kept], targets[kept]
@@ -66,32 +68,32 @@ class RowNumbers:
             generalized = [ranged[targets] for ranged in self.ranged]
             numbers = [np.where(to == KEPT, own, to) for own, to in zip(numbers, generalized, strict=True)]
         numbers = [*(number[classes] for number in self.quasi), *numbers]
-        names = [*(f"number {place}" for place in range(len(numbers))), *beside]
+        names = [*(f"number {place}" for place in range(len(numbers))), *extra]
         return pa.RecordBatch.from_arrays([*map(pa.array, numbers), *arrays], names=names)
 
     def list_labelled(self, plan: Plan, counts: IntArray, kept: IntArray | None = None) -> tuple[pa.RecordBatch, ...]:
-        """Return rows that publish a generalized value once each: their numbers, own values, and how many records.
+        """Return the distinct rows with a generalized value: their numbers, own values, and numbers of records.
 
-        *counts* are the records of the cells, of which *kept* tells the places among the counted ones.
+        *counts* are the records of the cells; *kept* has the places of these cells among the counted ones.
         """
         if plan.targets is None:
             return ()
         cell, class_of, records, target = plan.pieces(counts)
         some = np.flatnonzero((class_of >= 0) & (records > 0) & (plan.targets.lo[target] != KEPT).any(axis=1))
         place = cell[some] if kept is None else kept[cell[some]]
-        beside = {f"value {number}": pa.array(own[place]) for number, own in enumerate(self.own)}
-        return (self.wait(place, target[some], {**beside, "records": pa.array(records[some])}),)
+        extra = {f"value {number}": pa.array(own[place]) for number, own in enumerate(self.own)}
+        return (self.wait(place, target[some], {**extra, "records": pa.array(records[some])}),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowColumns:
-    """What rows publish that wait under numbers: those of classes, or of what each quasi attribute publishes."""
+    """The published values of waiting rows, numbered by classes or by the values of each quasi attribute."""
 
     quasi: Mapping[str, PublishedColumn]
     sensitive: Mapping[str, PublishedColumn]
     source: Mapping[str, pa.Array]  # the sensitive attributes' values
     carried: tuple[str, ...]
-    by_class: bool  # whether the numbers of all quasi attributes are one: that of the class
+    by_class: bool  # whether the class is the only number of all quasi attributes
 
     @classmethod
     def of(
@@ -104,7 +106,6 @@ class RowColumns:
         *,
         by_class: bool,
     ) -> RowColumns:
-        """Write down what is published of sensitive attributes, beside what is of the others."""
         first = len(findings.ranges) - len(sensitive)
         columns = {
             one.name: PublishedColumn.of_sensitive(
@@ -116,12 +117,11 @@ class RowColumns:
 
     @property
     def entries(self) -> dict[str, Mapping[str, object]]:
-        """The manifest's entries on attributes with labels."""
         columns = {**self.quasi, **self.sensitive}
         return {name: column.entry for name, column in columns.items() if column.entry is not None}
 
     def publish(self, waiting: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """Return rows as they are published: the columns of these *names*, and last the places of rows if they wait."""
+        """Return the published columns of these *names*, and the places of rows in the source if they are carried."""
         waits = iter(range(waiting.num_columns))
         by_class = next(waits) if self.by_class else None
         places = {name: next(waits) if by_class is None else by_class for name in self.quasi}
@@ -139,7 +139,7 @@ class RowColumns:
         return pa.RecordBatch.from_arrays(arrays, names=wanted)
 
     def tabulate(self, labelled: Sequence[pa.RecordBatch]) -> pa.Table | None:
-        """Return so many records of each row with a generalized value beside the values that they have, as texts."""
+        """Return the distinct rows with a generalized value, and their original values, as texts."""
         if not labelled:
             return None
         waiting = pa.Table.from_batches(labelled).combine_chunks()
@@ -154,14 +154,11 @@ class RowColumns:
 
 
 def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) -> str:  # noqa: A002
-    """Write a file batch by batch, each made while the one before is written, and return the file's SHA-256."""
+    """Write a file batch by batch and return its SHA-256; the next batch is made while one is written."""
     first = next(batches)
     with open_writer(path, first.schema, format) as writer, ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(writer.write, first)
-        for batch in batches:
-            writing.result()
-            writing = pool.submit(writer.write, batch)
-        writing.result()
+        for _ in ahead(pool, chain([first], batches), writer.write, depth=1):
+            pass
     return writer.sha256
 
 

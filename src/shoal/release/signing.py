@@ -1,4 +1,4 @@
-"""Keys of data holders (Ed25519), which sign statements about releases."""
+"""The keys (Ed25519) by which data holders sign statements about releases."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from shoal.core.statements import PAYLOAD_TYPE, encode_payload, load_cryptograph
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key."""
-
     private: Any  # of the package cryptography
 
     def sign(self, statement: Mapping[str, Any]) -> str:
@@ -32,21 +30,23 @@ class SigningKey:
 
 
 def new_signing_key(path: Path) -> Path:
-    """Write a new private key, for its owner's eyes only, and beside it the public one, whose path is returned."""
+    """Write a new private key that only its owner can read, and a public key with suffix ``.pub``; return the latter's
+    path.
+    """
     private = load_cryptography("hazmat.primitives.asymmetric.ed25519").Ed25519PrivateKey.generate()
     form = load_cryptography("hazmat.primitives.serialization")
     shape = (form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-    beside = path.with_name(path.name + ".pub")
-    if beside.exists():
-        raise UsageError(f"{beside} exists; a key is never written over")
+    public = path.with_name(path.name + ".pub")
+    if public.exists():
+        raise UsageError(f"{public} exists and a key is never overwritten; choose another path")
     write_key(path, private.private_bytes(*shape))
-    write_key(beside, private.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo))
-    beside.chmod(0o644)
-    return beside
+    write_key(public, private.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo))
+    public.chmod(0o644)
+    return public
 
 
 def read_signing_key(path: Path) -> SigningKey:
-    """Return a private key; one that others may read is refused."""
+    """Return a private key; refuse a file that others may read."""
     refuse_public(path)
     try:
         found = load_cryptography("hazmat.primitives.serialization").load_pem_private_key(read_private(path), None)

@@ -1,6 +1,7 @@
-"""The witness: for every row of the source, in its order, the class or bucket in which it is published.
+"""The witness: the class or bucket of every row of the source, in its order; 0 if it is not published.
 
-It is written to ``internal/`` for the verifier, which believes nothing of it: see docs/adr/0018-verification.md.
+It is written to ``internal/`` for the verifier, which checks it instead of trusting it: see
+docs/adr/0018-verification.md.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _BOUND = 1 << 62  # of the numbers in one column
 class Witness:
     """A class number for every row of the source, 0 until the row is noted.
 
-    A class number is 1 + the mixed radix number of the labels that a row is published under. With many labels there are
-    several columns, each for the labels of some attributes.
+    A class number is 1 + the mixed radix number of the row's published labels. If they do not fit into 64 bits, there
+    are several columns, each for the labels of some attributes.
 
     >>> witness = Witness(3, {"age": ["old", "young"], "sex": ["*"]})
     >>> rows = pa.record_batch({"age": ["young", "old"], "sex": ["*", None], ROW: [0, 2]})
@@ -45,7 +46,7 @@ class Witness:
     def __init__(self, n_rows: int, labels: Mapping[str, Any], folder: Path | None = None) -> None:
         """Expect columns with these labels; *folder* is for a temporary file (None: in memory)."""
         self._labels = {name: pa.array(list(own), pa.string()) for name, own in labels.items()}
-        self._columns: list[list[str]] = [[]]  # whose labels each column of numbers tells
+        self._columns: list[list[str]] = [[]]  # the attributes of each column of numbers
         bound = 1
         for name, own in self._labels.items():
             if bound * (len(own) + 2) >= _BOUND:
@@ -58,23 +59,25 @@ class Witness:
         if folder is None or n_rows < _CHUNK:
             self.numbers: IntArray = np.zeros(shape, dtype=np.int64)
         else:
-            self.numbers = _find_kept(shape, folder)
+            with explain_file_errors(), tempfile.TemporaryFile(dir=folder) as file:  # vanishes with the array
+                if hasattr(os, "posix_fallocate"):  # a full disk is an error now rather than a signal later
+                    os.posix_fallocate(file.fileno(), 0, 8 * shape[0] * shape[1])
+                self.numbers = np.memmap(file, dtype=np.int64, mode="w+", shape=shape)
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any], n_rows: int, folder: Path | None = None) -> Witness:
-        """Return the witness of a release whose manifest this will be."""
         attributes = manifest["attributes"].items()
         return cls(n_rows, {name: entry["labels"] for name, entry in attributes if "labels" in entry}, folder)
 
     @classmethod
     def of_buckets(cls, buckets: CodeArray) -> Witness:
-        """Return the witness of a sliced release: (n_rows,) the bucket of each row, 0 for none."""
+        """Return the witness of a sliced release, given (n_rows,) the bucket of each row."""
         found = cls(0, {})
         found._name, found.numbers = "bucket", buckets.astype(np.int64)[np.newaxis]
         return found
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Note rows as they pass by on their way to be published, and take their places in the source off them."""
+        """Note the class of every row and yield the batches without the column of places."""
         for batch in batches:
             rows = batch.column(batch.num_columns - 1).to_numpy()
             for column, names in enumerate(self._columns):
@@ -86,7 +89,7 @@ class Witness:
             yield batch.select(batch.schema.names[:-1])
 
     def _numbers(self, name: str, texts: pa.Array) -> IntArray:
-        """Return (n_rows,) the numbers of labels; one past the last for missing values."""
+        """Return (n_rows,) the numbers of labels; missing values have the number after the last."""
         coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
         numbers = pc.index_in(coded.dictionary, value_set=self._labels[name]).fill_null(len(self._labels[name]) + 1)
         places: IntArray = coded.indices.fill_null(len(coded.dictionary)).to_numpy().astype(np.int64)
@@ -94,7 +97,7 @@ class Witness:
         return table[places]
 
     def of_given(self, source: Source) -> Witness:
-        """Return the same for all rows that *source* was drawn from; rows that were not drawn are in no class."""
+        """Return the witness for all rows that *source* was sampled from; the others are in no class."""
         for layer in layers(source):
             if isinstance(layer, SampledSource):
                 drawn = layer.find_drawn()
@@ -105,7 +108,6 @@ class Witness:
         return self
 
     def write(self, path: Path) -> None:
-        """Write the file."""
         names = [self._name, *(f"{self._name} {number}" for number in range(2, len(self._columns) + 1))]
         schema = pa.schema([(name, pa.int64()) for name in names])
         with open_writer(path, schema, "parquet", repeated=True) as writer:
@@ -115,7 +117,7 @@ class Witness:
 
 
 def find_sampled(release: Release | str | Path) -> BoolArray | None:
-    """Return (n_source_rows,) whose records a sample has, as the release knows or its witness; None without either."""
+    """Return (n_source_rows,) which source records are in the release, from the release or its witness; else None."""
     if isinstance(release, Release) and release.sampled is not None:
         return release.sampled
     folder = release.folder if isinstance(release, Release) else Path(release)
@@ -124,11 +126,3 @@ def find_sampled(release: Release | str | Path) -> BoolArray | None:
             numbers = np.array([column.to_numpy() for column in pq.read_table(path).columns])
             return np.asarray(np.count_nonzero(numbers, axis=0) > 0)
     return None
-
-
-def _find_kept(shape: tuple[int, int], folder: Path) -> IntArray:
-    """Return zeros in a temporary file, which has no name and vanishes with the array."""
-    with explain_file_errors(), tempfile.TemporaryFile(dir=folder) as file:
-        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a signal later
-            os.posix_fallocate(file.fileno(), 0, 8 * shape[0] * shape[1])
-        return np.memmap(file, dtype=np.int64, mode="w+", shape=shape)

@@ -1,7 +1,7 @@
-"""A table and what was published of it, column by column and in pairs; the riskiest classes. For the data holder alone.
+"""A table and its release compared column by column and in pairs, and the riskiest classes; for the data holder only.
 
-Labels are spread over the values below them as the score of marginals does it, but suppressed values are a category of
-their own. *Kept* has one meaning for a column, a pair and a release: see docs/utility.md.
+Labels are spread over the values below them as for the score of marginals, but suppressed values are a separate
+category. *Kept* has the same meaning for a column, a pair and a release: see docs/utility.md.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from shoal.utility.rows import Binned, Tables, spread_records, sum_weights
 UNCHANGED = "Published as it was."
 MOST_ROWS = 1_000_000
 FEWEST_ROWS = 100_000
-_MOST_CELLS = 10_000_000  # rows times columns that are held of each side
-_MOST_TEXTS = 20_000  # different texts of a column whose values are published as they are
+_MOST_CELLS = 10_000_000  # rows times columns, held in memory for each side
+_MOST_TEXTS = 20_000  # different texts of an unlabelled column
 _BARS, _BINS, _GROUPS = 12, 24, 10  # of categories, of numbers, and of each side of a table
-_TAIL = 0.005  # of the records that may lie beyond the first and the last bin of numbers
-_REST = ("other values", "missing", "no value of the table", "suppressed")  # groups behind all others
+_TAIL = 0.005  # share of the records that may lie beyond the first and the last bin of numbers
+_REST = ("other values", "missing", "no value of the table", "suppressed")  # the last groups
 MOST_CLASSES = 500
 _MOST_NAMED = 5  # rows of a class
 _DEVIATION = "standard deviation"
@@ -50,9 +50,9 @@ _QUARTILES = {"first quartile": 0.25, "median": 0.5, "third quartile": 0.75}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Groups of an attribute's leaves: the bins between *edges*, each in the group that ``group`` names by its number.
+    """Groups of an attribute's leaves: ``group`` has the number of the group of each bin between *edges*.
 
-    The last four are other values, missing ones, what is no value of the table, and suppressed ones, whose bin is last.
+    The last four are other values, missing ones, values outside the table, and suppressed ones, whose bin is the last.
     """
 
     edges: IntArray  # (n_bins,)
@@ -60,24 +60,23 @@ class Groups:
     names: tuple[str, ...]
 
     def gather(self, counts: FloatArray, axis: int = 0) -> FloatArray:
-        """Add up the bins of each group along an axis."""
         found = np.zeros((len(self.names), *np.delete(counts.shape, axis)))
         np.add.at(found, self.group, np.moveaxis(counts, axis, 0))
         return np.moveaxis(found, 0, axis)
 
 
 class Published(NamedTuple):
-    """A published column: which text each row has, what that stands for, and between which numbers."""
+    """A published column: the text of each row, and the cover and the bounds of each text."""
 
     item: AnyIntArray  # (n_rows,)
     texts: pa.Array  # (n_items,)
-    covers: list[Cover] | None  # (n_items,) None if values are as they are
+    covers: list[Cover] | None  # (n_items,) None for unlabelled values
     bounds: FloatArray  # (n_items, 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contingency:
-    """A table of two columns, in shares of all records, and how much of it is kept."""
+    """A table of two columns in shares of all records, and the share of it that is kept."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -88,7 +87,7 @@ class Contingency:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RiskyClass:
-    """Records that are alike in what is published: how many, their values, and their rows in the published file."""
+    """Records with equal published values: their number, the values, and their rows in the published file."""
 
     records: int
     values: tuple[str, ...]
@@ -97,18 +96,18 @@ class RiskyClass:
 
 @dataclass(frozen=True, eq=False)
 class BeforeAfter:
-    """The rows of a table and those of its release, or large random samples of them, held in memory."""
+    """The rows of a table and of its release, or large random samples of them, in memory."""
 
     form: Form
     tables: SourceTables
     source: pa.Table
     published: pa.Table  # whole records
     n_published: int  # rows of the release
-    texts: tuple[str, ...]  # columns with too many different texts to be compared
+    texts: tuple[str, ...]  # columns that are not compared because they have too many different texts
 
     @classmethod
     def read(cls, policy: Policy, source: Source, released: Source, form: Form) -> BeforeAfter:
-        """Read both sides once; of tables that are too large a random sample is held."""
+        """Read both sides once; for large tables, a random sample."""
         policy, source = unfold_baskets(policy, source)
         attributes = form.manifest.attributes
         hidden = {name for name, trace in read_traces(form.manifest.techniques).items() if trace.hidden}
@@ -125,7 +124,9 @@ class BeforeAfter:
         for _ in after.watch(released.batches(columns, dictionary=texts), cluster):
             pass
         rows, whole = before.table(), form.complete_rows(after.table(), np.random.default_rng(0))
-        long = tuple(name for name in names if not attributes[name].boxed and _has_texts(rows.column(name)))
+        values = {name: factor(rows.column(name))[1] for name in names if not attributes[name].boxed}
+        many = {name: own for name, own in values.items() if len(own) > _MOST_TEXTS}
+        long = tuple(name for name, own in many.items() if not decimal_numbers(own.drop_null())[1].all())
         names = [name for name in names if name not in long]
         tables = SourceTables.of_rows(policy, rows, names, before.n_rows)
         return cls(form, tables, rows, whole, after.n_rows, long)
@@ -136,22 +137,18 @@ class BeforeAfter:
 
     @cached_property
     def found(self) -> Tables:
-        """The release's tables over the bins of the source."""
         return self.tables.tabulate(self.published, self.form.manifest)
 
     @cached_property
     def records(self) -> tuple[FloatArray, FloatArray]:
-        """What each row counts, before and after: as many as all rows have together, if these are a sample."""
+        """The weight of each row, before and after; the weights of a sample add up to the whole table's."""
         one, other = self.tables.bins.records, self.tables.weigh(self.published)
         times = self.tables.n_all_rows / max(len(one), 1), self.n_published / max(len(other), 1)
         return one * times[0], other * times[1]
 
     def measure_kept(self, *names: str) -> float:
-        """Return what is kept of the table of one column or several: 1 is all of it."""
         places = [self.names.index(name) for name in names]
         return self.found.measure_kept(places, self.tables.bins.count(places))[0]
-
-    # One column: its distribution, its statistics, and a verdict.
 
     def draw(self, name: str) -> Plot:
         """Draw the shares of a column's values before and after over one axis."""
@@ -181,9 +178,9 @@ class BeforeAfter:
         return compare_histograms(name, ends.tolist(), named, heads, rows, tick_text=text)
 
     def summarize(self, name: str) -> list[tuple[str, str, str]]:
-        """Return statistics of a column before and after, those of numbers from the records that have a value.
+        """Return statistics of a column before and after; numbers are summarized over the records with a value.
 
-        Statistics of ranges are those of their middles, with the least and the largest that they can be.
+        The statistics of ranges use their middles; the smallest and largest possible values are added.
         """
         one = self._column(name)
         codes, values = factor(self.source.column(name))
@@ -227,16 +224,17 @@ class BeforeAfter:
         for what, value in true.items():
             write = _write_date if dated and what != _DEVIATION else number
             text = write(middle[what])
-            if (low < high).any():  # the deviations of the ends bound nothing
+            if (low < high).any():  # the deviations of the ends are not bounds
                 bounds = "" if what == _DEVIATION else f" ({write(lowest[what])} to {write(highest[what])})"
                 text = f"about {text}{bounds}"
             rows.append((what, write(value), text))
         return rows
 
     def judge(self, name: str, shares: Mapping[str, float] | None, markers: int = 0) -> str:
-        """Say in plain words what was published of a column, in Markdown.
+        """Describe the publication of a column in Markdown.
 
-        Given are the shares of its changed values, and how many values of the source are *markers* of missing ones.
+        *shares* has the shares of unchanged and changed values, *markers* the number of the source's values that mean
+        missing.
         """
         entry = self.form.manifest.techniques.get(name)
         changed = "" if entry is None else f"Changed before anything else: {explain_change(entry)} "
@@ -253,10 +251,8 @@ class BeforeAfter:
             text += f" The mean of {records} records with a value is {after}; it was {before}."
         return text + emptied
 
-    # Two columns, and the classes that are easiest to find.
-
     def cross(self, first: str, second: str) -> Contingency:
-        """Return the table of two columns before and after, in at most some groups each."""
+        """Return the table of two columns before and after, in a limited number of groups."""
         ones = [self._column(name) for name in (first, second)]
         groups = [
             self._choose_groups(one, _GROUPS) if one.places is None else self._merge_bins(one, _GROUPS) for one in ones
@@ -280,7 +276,7 @@ class BeforeAfter:
 
     @cached_property
     def risky_classes(self) -> tuple[RiskyClass, ...] | None:
-        """The smallest classes of the published file, at most so many; None where rows are no records, or a sample."""
+        """The smallest classes of the published file; None if rows are not whole records, or are a sample."""
         names = self.form.class_columns
         if (
             not (self.form.of_people and self.form.whole_records and names)
@@ -309,7 +305,6 @@ class BeforeAfter:
         return self.tables.columns[self.names.index(name)]
 
     def _read(self, one: ComparedColumn) -> Published:
-        """Return what a column publishes, text by text."""
         item, texts = factor(self.published.column(one.name))
         labels = list_labels(one, self.published.column(one.name), self.form.manifest)
         if labels is None:
@@ -322,13 +317,13 @@ class BeforeAfter:
         return Published(item, texts, covers, one.find_bounds(covers))
 
     def _bin(self, one: ComparedColumn, edges: IntArray) -> Binned:
-        """Return the published column in bins, that of suppressed values last."""
+        """Return the published column in bins; the last one is for suppressed values."""
         column = self.published.column(one.name)
         binned = self.tables.bin_published(one, column, self.form.manifest, edges, self.records[1])
         return replace(binned, shares=np.column_stack([binned.shares, binned.shares.sum(axis=1) == 0]))
 
     def _count(self, one: ComparedColumn, edges: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return (n_bins,) the records of each bin before and after, and of these the ones under labels of this bin."""
+        """Return (n_bins,) the records of each bin before and after, and the latter without spread labels."""
         bins = np.searchsorted(edges, one.encode(self.source.column(one.name)), side="right") - 1
         binned = self._bin(one, edges)
         items = sum_weights(binned.item, self.records[1], len(binned.shares))
@@ -336,7 +331,7 @@ class BeforeAfter:
         return sum_weights(bins, self.records[0], len(edges)), items @ binned.shares, items @ sure
 
     def _choose_ends(self, one: ComparedColumn) -> FloatArray | None:
-        """Return round numbers between which bins lie; None if all numbers are the same, or there are none."""
+        """Return round ends of bins; None if the numbers are constant or absent."""
         codes, values = factor(self.source.column(one.name))
         numbers, valid = one.read_numbers(values)
         counts = sum_weights(codes, self.records[0], len(values))
@@ -349,7 +344,7 @@ class BeforeAfter:
         return np.arange(np.floor(low / step), np.floor(high / step) + 2) * step
 
     def _choose_groups(self, one: ComparedColumn, most: int) -> Groups:
-        """Return the most frequent values of a column, each alone, in their order if there are no others."""
+        """Return the most frequent values of a column as groups, in their order if they are all values."""
         leaves = sum_weights(one.encode(self.source.column(one.name)), self.records[0], one.unknown + 1)
         n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
         own = leaves[:n_values]
@@ -366,7 +361,7 @@ class BeforeAfter:
         return _end_groups(one, edges, group, names)
 
     def _merge_bins(self, one: ComparedColumn, most: int) -> Groups:
-        """Return the bins of numbers that scores are made of, several together."""
+        """Return the bins of numbers that scores use, merged into fewer groups."""
         n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
         edges = self.tables.bins.edges[self.names.index(one.name)]
         edges = edges[edges < n_values][:: max(1, -(-int((edges < n_values).sum()) // most))]
@@ -377,7 +372,7 @@ class BeforeAfter:
 
 
 def _end_groups(one: ComparedColumn, edges: IntArray, group: Sequence[int], names: Sequence[str]) -> Groups:
-    """Add the groups of other values, of missing ones, of what is no value, and of suppressed ones."""
+    """Add the groups of other values, of missing ones, of values outside the table, and of suppressed ones."""
     n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
     group = [own for own, edge in zip([*group, 0, 0], edges[:-1].tolist(), strict=False) if edge < n_values]
     last = [len(names) + (2 if edge == one.unknown else 1) for edge in edges[:-1].tolist() if edge >= n_values]
@@ -388,7 +383,7 @@ def _end_groups(one: ComparedColumn, edges: IntArray, group: Sequence[int], name
 
 
 def _cut_groups(one: ComparedColumn, ends: FloatArray) -> Groups:
-    """Return the leaves between some numbers; the first and the last group have all that lie beyond."""
+    """Return groups of leaves between numbers; the first and the last group include everything beyond."""
     n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
     places = np.zeros(0) if one.places is None else one.places[:n_values]
     inner = np.searchsorted(places, ends[1:-1])
@@ -403,7 +398,7 @@ def _cut_groups(one: ComparedColumn, ends: FloatArray) -> Groups:
 
 
 def _find_level(one: ComparedColumn, n_values: int, most: int) -> Groups | None:
-    """Return the groups of the lowest level of the tree that has no more than *most*; None if only the root has."""
+    """Return the groups of the lowest level of the tree with at most *most* groups; None if only the root is left."""
     for height in range(1, one.taxonomy.height):
         nodes = one.taxonomy.node_at(height)[:n_values]
         edges = np.flatnonzero(np.diff(nodes, prepend=-1))
@@ -414,14 +409,8 @@ def _find_level(one: ComparedColumn, n_values: int, most: int) -> Groups | None:
     return None
 
 
-def _has_texts(column: pa.ChunkedArray) -> bool:
-    """Whether a column has very many different texts that are no numbers."""
-    values = factor(column)[1]
-    return len(values) > _MOST_TEXTS and not decimal_numbers(values.drop_null())[1].all()
-
-
 def _find_quantiles(numbers: FloatArray, counts: FloatArray, wanted: Sequence[float]) -> list[float]:
-    """Return the least numbers that such shares of the records do not exceed."""
+    """Return the smallest numbers that these shares of the records do not exceed."""
     order = np.argsort(numbers)
     below = np.cumsum(counts[order])
     places = np.searchsorted(below, np.array(wanted) * below[-1] - 1e-9)
@@ -429,7 +418,7 @@ def _find_quantiles(numbers: FloatArray, counts: FloatArray, wanted: Sequence[fl
 
 
 def _describe_numbers(numbers: FloatArray, counts: FloatArray) -> dict[str, float]:
-    """Return mean, standard deviation and quartiles; nothing if there are no records."""
+    """Return mean, standard deviation and quartiles; NaN without records."""
     if not counts.sum() > 0:
         return dict.fromkeys(("mean", _DEVIATION, *_QUARTILES), float("nan"))
     mean = float(np.average(numbers, weights=counts))

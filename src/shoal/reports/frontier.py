@@ -1,4 +1,4 @@
-"""Risk against what is kept, with the frontier of those that nothing else dominates."""
+"""The plot of risk against utility, with the frontier of the releases that no other dominates."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from shoal.reports import svg
 from shoal.reports.plots import Plot, draw
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
-_SIDES = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))  # where a label stands, best first
-_FAR = (4.0, 14.0, 26.0, 40.0)  # how far it is from the point's edge
+_SIDES = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))  # directions of labels, best first
+_FAR = (4.0, 14.0, 26.0, 40.0)  # their distances from the point's edge
 _LONGEST = 170.0
 _LEFT, _TOP, _RIGHT, _BOTTOM = 62.0, 30.0, svg.WIDTH - 16.0, 300.0
 _HEIGHT = _BOTTOM + 2 * svg.TEXT + 20
@@ -21,7 +21,7 @@ _NAMED = 8  # points that are named in the drawing; more are numbered
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One release: the risk that is left and the share that is kept, and whether another has less and more."""
+    """One release: its remaining risk and its kept share, and whether another release dominates it."""
 
     name: str
     risk: float
@@ -33,10 +33,10 @@ class Point:
     risk_high: float | None = None
 
 
-def frontier(points: Sequence[Point], title: str = "Risk against what is kept") -> Plot:
-    """Draw each point, full on the frontier and hollow where it is dominated, in the order of their ranks.
+def frontier(points: Sequence[Point], title: str = "Risk against utility") -> Plot:
+    """Draw each point in the order of ranks, filled on the frontier and hollow if it is dominated.
 
-    Labels never cover points or one another: names if there is space, else the numbers of the table.
+    Labels never cover points or one another: they are names if these fit, or else the numbers of the table.
     """
     ordered = sorted(points, key=lambda point: (point.rank is None, point.rank or 0))
     across, up = _scales(ordered)
@@ -47,11 +47,13 @@ def frontier(points: Sequence[Point], title: str = "Risk against what is kept") 
     if len(edge) > 1:
         steps = [(across.place(risk), up.place(kept)) for risk, kept in edge]
         parts.append(svg.element("polyline", points=svg.points_text(steps), class_="plot-frontier"))
-    for point, (_, y) in zip(ordered, places, strict=True):
-        if point.risk_low is not None and point.risk_high is not None:
-            low, high = across.place(point.risk_low), across.place(point.risk_high)
-            parts.append(svg.line(low, y, high, y, "plot-thin"))
-    labels, numbered = _labels(ordered, places, across)
+    intervals = [
+        (across.place(point.risk_low), y, across.place(point.risk_high))
+        for point, (_, y) in zip(ordered, places, strict=True)
+        if point.risk_low is not None and point.risk_high is not None
+    ]
+    parts += [svg.line(low, y, high, y, "plot-thin") for low, y, high in intervals]
+    labels, numbered = _labels(ordered, places, [(low, y - 1, high, y + 1) for low, y, high in intervals])
     marks = [_mark(*drawing) for drawing in zip(ordered, places, labels, strict=True)]
     parts += [mark for point, mark in zip(ordered, marks, strict=True) if point.dominated]
     parts += [mark for point, mark in zip(ordered, marks, strict=True) if not point.dominated]
@@ -65,7 +67,6 @@ def frontier(points: Sequence[Point], title: str = "Risk against what is kept") 
 
 
 def _scales(points: Sequence[Point]) -> tuple[svg.Scale, svg.Scale]:
-    """Return the axis of risks, from 0, and that of what is kept, around what there is."""
     risks = [point.risk for point in points] + [point.risk_high for point in points if point.risk_high is not None]
     low, high = min([0.0, *(point.risk for point in points)]), max([0.1, *risks])
     across = svg.Scale(low, low + 1.05 * (high - low), _LEFT, _RIGHT)
@@ -98,15 +99,10 @@ def _axes(across: svg.Scale, up: svg.Scale) -> list[str]:
 
 
 def _labels(
-    points: Sequence[Point], places: Sequence[tuple[float, float]], across: svg.Scale
+    points: Sequence[Point], places: Sequence[tuple[float, float]], lines: Sequence[Box]
 ) -> tuple[list[str], bool]:
-    """Return the label of each point, "" where there is no space, and whether labels are numbers."""
+    """Return the label of each point, "" if it does not fit, and whether labels are numbers."""
     box = (_LEFT, _TOP - 6, svg.WIDTH, _BOTTOM)
-    lines = [
-        (across.place(point.risk_low), y - 1, across.place(point.risk_high), y + 1)
-        for point, (_, y) in zip(points, places, strict=True)
-        if point.risk_low is not None and point.risk_high is not None
-    ]
     if len(points) <= _NAMED:
         named = place_labels([point.name for point in points], places, _RADIUS, box, lines)
         if all(named):
@@ -136,11 +132,11 @@ def _figures(point: Point) -> tuple[str, str, str]:
 
 def _words(points: Sequence[Point], numbered: bool) -> str:
     if not points:
-        return "There are no releases to compare."
+        return "No release was compared."
     best = [point for point in points if not point.dominated]
     first = points[0]
     words = f"On the frontier {'is' if len(best) == 1 else 'are'} {len(best)} of {count_noun(len(points), 'release')}: "
-    words += "no other that promises as much has less risk and keeps more."
+    words += "no other release that promises as much has less risk and keeps more."
     if first.rank is not None and first.rank > 1:
         words += " No release is first in the ranking: each is above the threshold or below shuffled columns."
     elif first.rank is not None:
@@ -148,56 +144,42 @@ def _words(points: Sequence[Point], numbered: bool) -> str:
         words += f" First in the ranking is {first.name} ({figures})."
     if len(best) < len(points):
         words += " Hollow points are dominated."
-    return words + (" The numbers are those of the table." if numbered else "")
+    return words + (" The numbers refer to the table." if numbered else "")
 
 
 def place_labels(
     labels: Sequence[str], places: Sequence[tuple[float, float]], radius: float, within: Box, lines: Sequence[Box]
 ) -> list[str]:
-    """Return the text of each label, with a line to its point if it stands far off; "" where there is no space.
+    """Return the text of each label, with a line to a distant point; "" if it does not fit.
 
-    They keep off the *lines* too.
+    Labels do not cover the *lines*.
     """
     taken = [*lines, *((x - radius, y - radius, x + radius, y + radius) for x, y in places)]
     found = []
     for label, (x, y) in zip(labels, places, strict=True):
-        shown = svg.fit(" ".join(label.split()), _LONGEST)
+        shown, drawn = svg.fit(" ".join(label.split()), _LONGEST), ""
         for far, box in _candidates(x, y, radius, svg.text_width(shown)):
-            if _inside(box, within) and not any(_overlap(box, other) for other in taken):
+            left, top, right, bottom = box
+            inside = left >= within[0] and top >= within[1] and right <= within[2] and bottom <= within[3]
+            if inside and not any(a < right and left < c and b < bottom and top < d for a, b, c, d in taken):
                 taken.append(box)
-                found.append(_draw_label(label, box, (x, y), far))
+                drawn = svg.text(left, bottom - 4, label, "plot-label", _LONGEST)
+                if far > _FAR[0]:
+                    end = (min(max(x, left), right), min(max(y, top), bottom))
+                    drawn = svg.line(x, y, *end, "plot-thin") + drawn
                 break
-        else:
-            found.append("")
+        found.append(drawn)
     return found
 
 
 def _candidates(x: float, y: float, radius: float, width: float) -> list[tuple[float, Box]]:
-    """Return the boxes that a label may have, nearest first."""
+    """Return the possible boxes of a label, the nearest first."""
     found = []
     for far in _FAR:
-        aside = radius + far
+        distance = radius + far
         for right, down in _SIDES:
             slant = 0.75 if right and down else 1.0
-            left = x + right * aside * slant - (width if right < 0 else 0 if right > 0 else width / 2)
-            middle = y + down * (aside * slant + svg.TEXT / 2)
+            left = x + right * distance * slant - (width if right < 0 else 0 if right > 0 else width / 2)
+            middle = y + down * (distance * slant + svg.TEXT / 2)
             found.append((far, (left, middle - svg.TEXT / 2 - 1, left + width, middle + svg.TEXT / 2 + 1)))
     return found
-
-
-def _draw_label(label: str, box: Box, place: tuple[float, float], far: float) -> str:
-    left, top, right, bottom = box
-    words = svg.text(left, bottom - 4, label, "plot-label", _LONGEST)
-    if far == _FAR[0]:
-        return words
-    x, y = place
-    end = (min(max(x, left), right), min(max(y, top), bottom))
-    return svg.line(x, y, *end, "plot-thin") + words
-
-
-def _inside(box: Box, within: Box) -> bool:
-    return box[0] >= within[0] and box[1] >= within[1] and box[2] <= within[2] and box[3] <= within[3]
-
-
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -1,4 +1,4 @@
-"""The page for a review board, ``templates/internal.html``: its figures, and what attacks found, recorded beside it."""
+"""The report for a review board, ``templates/internal.html``, and the recording of attack results next to it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 ATTACKS, DECISION = RECORD, "decision.json"
 _DOES_NOT = {
-    "singling out": "Nothing is promised against singling out.",
+    "singling out": "The release has no promise against singling out.",
     "linkability": (
-        "Nothing is promised against linking this release with another one about the same people; shoal link and the "
-        "ledger measure it."
+        "The release has no promise against linking it with another release about the same people; shoal link and the "
+        "ledger measure that risk."
     ),
-    "inference": "Nothing is promised against inference.",
+    "inference": "The release has no promise against inference.",
 }
 _FOUND = {
     "groups": "groups of records that exchange values",
@@ -65,8 +65,8 @@ _QUESTIONS = {
 }
 _VERDICTS = {True: Markup('<span class="good">holds</span>'), False: Markup('<span class="bad">fails</span>')}
 
-Content = dict[str, object]  # what the page tells: figures, sentences, and rows of tables
-Document = Mapping[str, Any]  # a manifest, its evidence, or what attacks found
+Content = dict[str, object]  # figures, sentences, and rows of tables
+Document = Mapping[str, Any]  # a manifest, its evidence, or the results of attacks
 
 
 def internal_report(
@@ -75,7 +75,7 @@ def internal_report(
     attacks: Document | None = None,
     decision: Decision | None = None,
 ) -> str:
-    """Return the page for a review board; it needs nothing but itself."""
+    """Return the page for a review board as self-contained HTML."""
     form = read_form(document)
     manifest = form.manifest
     decision = decide(manifest, evidence, attacks) if decision is None else decision
@@ -108,7 +108,6 @@ def internal_report(
 
 
 def _describe_release(evidence: Document) -> Content:
-    """Return the policy's statements about the release as a whole."""
     given = evidence["policy"].get("release") or {}
     about = {key: given.get(key) for key in ("title", "owner", "recipient", "purpose")}
     stated = [
@@ -119,7 +118,6 @@ def _describe_release(evidence: Document) -> Content:
 
 
 def _summarize(form: Form, evidence: Document, decision: Decision) -> Content:
-    """Return the checks, the changes by techniques, the risks, and open and accepted findings."""
     checks = evidence["verification"]["checks"]
     changes = []
     for name, entry in form.manifest.techniques.items():
@@ -144,7 +142,6 @@ def _finding(one: Finding) -> tuple[str, str, str]:
 
 
 def _list_promises(form: Form, evidence: Document) -> Content:
-    """Return what is promised or claimed, what the verifier found, and how the method searched."""
     named: list[Guarantee | Claim] = [*form.manifest.guarantees, *form.manifest.claims]
     return {
         "claims": [(one.model, parameters_text(one.parameters), one.meaning) for one in form.claims()],
@@ -169,7 +166,6 @@ def _list_promises(form: Form, evidence: Document) -> Content:
 
 
 def _list_risks(form: Form, evidence: Document) -> Content:
-    """Return what tables tell of the risk: where records are whole, parts of them, or nobody's."""
     section, synthetic = form.own_section(), evidence.get("synthetic", {"attributes": {}, "pairs": []})
     numbers = evidence.get("number_risk", {})
     carriers = []
@@ -200,7 +196,7 @@ def _list_risks(form: Form, evidence: Document) -> Content:
 
 
 def _list_attacks(form: Form, attacks: Document | None) -> Content:
-    """Return what attacks found, the largest risk first, and the questions of the Article 29 opinion."""
+    """Return the results of attacks, the largest risk first, and the answers to the Article 29 opinion."""
     found = [] if attacks is None else attacks["attacks"]
     tried = sorted(found, key=lambda one: -one["risk"]["value"])
     said: dict[str, list[str]] = {}
@@ -237,9 +233,9 @@ def _rate(tally: Mapping[str, int] | None) -> str:
 
 
 def _describe_promise(form: Form, question: str) -> str:
-    """Return what is promised for a question of the Article 29 opinion."""
+    """Return the promise that answers a question of the Article 29 opinion."""
     if form.claims():
-        return "Claimed by differential privacy: whether a record is in the table changes little of what is published."
+        return "Claimed by differential privacy: a single record has little influence on the published rows."
     names = [promise.model for promise in form.manifest.guarantees]
     sizes = [name for name in names if form.find_model(name).sees != "values"]
     values = [name for name in names if name not in sizes]
@@ -253,14 +249,13 @@ def _describe_promise(form: Form, question: str) -> str:
 
 
 def _read_attacks() -> Mapping[str, type[Attack]]:
-    """Return all attacks by name."""
-    from shoal.attacks.base import Attack  # takes a while to load, and a run that records no attacks needs none
+    from shoal.attacks.base import Attack  # slow to load, and needed only if attacks were recorded
 
     return discover("shoal.attacks", Attack)
 
 
 def _describe_attacks(attacks: Document | None, question: str) -> str:
-    """Return what attacks found for a question of the Article 29 opinion."""
+    """Return the results of attacks that answer a question of the Article 29 opinion."""
     if attacks is None:
         return "Not measured: no attacks were recorded."
     asking = {name for name, attack in _read_attacks().items() if attack.question == question}
@@ -269,17 +264,16 @@ def _describe_attacks(attacks: Document | None, question: str) -> str:
         if one["name"] in asking:
             value, low, high = (percent(max(one["risk"][end], 0.0)) for end in ("value", "low", "high"))
             found.append(f"{attack_text(one)} {value} ({low} to {high})")
-    return f"Risks found by attacks: {'; '.join(found)}." if found else "No attack of this kind has a meaning here."
+    return f"Risks found by attacks: {'; '.join(found)}." if found else "No attack of this kind applies here."
 
 
 def list_losses(form: Form, evidence: Document) -> Mapping[str, float]:
-    """Return how much of its domain a label of each column covers on average; nothing of averages."""
+    """Return the share of the domain that the labels of each column cover on average; empty for averages."""
     losses: Mapping[str, float] = evidence["utility"].get("attribute-loss", {})
     return {} if form.manifest.method == "microaggregation" else losses
 
 
 def _describe_publication(form: Form, evidence: Document) -> Content:
-    """Return what each attribute publishes and loses, and what is left of the table."""
     losses, markers = list_losses(form, evidence), evidence.get("missing_markers", {})
     single = {name: value for name, value in evidence["utility"].items() if not isinstance(value, dict)}
     return {
@@ -287,7 +281,14 @@ def _describe_publication(form: Form, evidence: Document) -> Content:
             (
                 name,
                 attribute.role,
-                mark(form.describe_values(name) + _describe_markers(markers.get(name, 0))),
+                mark(
+                    form.describe_values(name)
+                    + (
+                        f", but {count_noun(markers[name], 'value')} that mean missing became empty"
+                        if markers.get(name)
+                        else ""
+                    )
+                ),
                 percent(1 - losses[name]) if name in losses else "–",
             )
             for name, attribute in form.manifest.attributes.items()
@@ -305,12 +306,7 @@ def _describe_publication(form: Form, evidence: Document) -> Content:
     }
 
 
-def _describe_markers(number: int) -> str:
-    return f", but {count_noun(number, 'value')} that mean missing became empty" if number else ""
-
-
 def _describe_origin(manifest: Manifest, evidence: Document) -> Content:
-    """Return the policy as YAML, its identifiers, which tables the release was about, and what made it."""
     source, policy = evidence["source"], evidence["policy"]
     tables = {f"source: {source['name']}": source["sha256"]}
     tables |= {f"population: {name}": one.sha256 for name, one in manifest.populations.items()}
@@ -336,7 +332,7 @@ def _describe_origin(manifest: Manifest, evidence: Document) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """The internal folder of a release, ready to take what attacks find, and the key that signs it."""
+    """The internal folder of a release, ready to record the results of attacks, and the key that signs them."""
 
     folder: Path
     manifest: Manifest
@@ -345,7 +341,7 @@ class Recorder:
 
     @classmethod
     def of(cls, folder: Path, sign: Path | None = None) -> Recorder:
-        """Open the internal folder beside a public one; refuse where there is none, or nothing to add to."""
+        """Open the internal folder next to a public one; refuse other folders."""
         found = find_release(folder)
         if found is None:
             raise InputError(f"{folder} is not a release: it has no manifest.json")
@@ -353,17 +349,18 @@ class Recorder:
         internal = public.parent / INTERNAL
         if public.name != PUBLIC or not (internal / "evidence.json").is_file():
             raise UsageError(
-                f"findings are recorded in the folder {INTERNAL} beside public, and there is none at {folder}; record "
-                "them where the release was made"
+                f"{folder} has no folder {INTERNAL} next to public, in which results are recorded; record them where "
+                "the release was made"
             )
         key = None if sign is None else read_signing_key(sign)
         return cls(internal, manifest, read_internal(internal / "evidence.json"), key)
 
     def write(self, found: Document, source: Mapping[str, str], accept: Sequence[Acceptance] | None) -> Decision:
-        """Write the results, the decision record and the report: each file appears whole, or the old one stays.
+        """Write the results, the decision record and the report; an interrupted write leaves each file either old or
+        new.
 
-        *source* has the name and the SHA-256 of the table by which answers were judged; *accept* replaces the findings
-        that the policy of the run accepts.
+        *source* has the name and the SHA-256 of the table that answers were compared with; *accept* replaces the
+        findings that the policy of the run accepts.
         """
         record = {"release": self.manifest.sha256, "source": dict(source), **found}
         decision = decide(self.manifest, self.evidence, record, accept)
@@ -380,7 +377,7 @@ class Recorder:
         try:
             for name, text in texts.items():
                 _write(self.folder / f".{name}.{suffix}", text)
-            (self.folder / ATTACKED).unlink(missing_ok=True)  # it is about the earlier results
+            (self.folder / ATTACKED).unlink(missing_ok=True)  # it signs the earlier results
             for name in texts:
                 (self.folder / f".{name}.{suffix}").replace(self.folder / name)
                 written = f"only the files up to {name} were"
@@ -397,7 +394,6 @@ def _as_text(document: Document) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file, seen onto the disk."""
     with path.open("xb") as file:
         file.write(text.encode("utf-8"))
         file.flush()
@@ -405,19 +401,19 @@ def _write(path: Path, text: str) -> None:
 
 
 def read_attacks(folder: Path, manifest: Manifest) -> Document | None:
-    """Return what was recorded of attacks on a release, given its folder; None if nothing was."""
+    """Return the recorded results of attacks on a release, given its folder; None if no results are recorded."""
     path = folder / INTERNAL / ATTACKS
     if not path.is_file():
         return None
     found = read_internal(path)
     if found.get("release") != manifest.sha256:
-        raise InputError(f"{path} tells of attacks on another release; run `shoal attack --record` anew")
+        raise InputError(f"{path} has the results of attacks on another release; run `shoal attack --record` again")
     return found
 
 
 @register("report")
 def report(release: Release, audience: str) -> str:
-    """Return the page of a release for an audience; the board's tells what attacks found, once that was recorded."""
+    """Return the page of a release for an audience; the internal page includes recorded attacks."""
     if audience == "public":
         return public_report(release.manifest)
     if audience != "internal":

@@ -1,4 +1,4 @@
-"""How releases, audits and taxonomies show themselves in a notebook, and progress there."""
+"""The views of releases, audits and taxonomies in a notebook, and the display of progress there."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ if TYPE_CHECKING:
 PAUSE = 0.1  # seconds between two writings of progress
 MOST_NODES = 300  # of a taxonomy
 _MOST_CHILDREN = 40  # of one node
-_MOST_OPEN = 12  # children of the root that may be seen without unfolding it
-_MOST_STEPS = 6  # that are shown, the last ones, beside those that still run
+_MOST_OPEN = 12  # children of the root that are shown without unfolding it
+_MOST_STEPS = 6  # recent steps that are shown in addition to all running ones
 _MOST_SETS = 10
 
 
 def render_output(template: str, **content: Any) -> Markup:
-    """Fill a template that extends ``notebook.html``."""
     colours = {"light": colour_variables(LIGHT), "dark": colour_variables(DARK)}
     return render(template, plot_style=plot_style(), **colours, **content)
 
 
 @register("release")
 def show_release(release: Release) -> str:
-    """Return what was published, promised and kept, with its plots; the table itself is not shown."""
+    """Return the view of a release with its guarantees, findings and plots, but without its rows."""
     form, evidence = release.form, release.evidence
     return render_output(
         "notebook_release.html",
@@ -71,7 +70,7 @@ def _number(value: float | None) -> str:
 
 @register("audit")
 def show_audit(audit: Audit) -> str:
-    """Return what anybody could learn from the table as it is."""
+    """Return the view of an audit: the risks of the original table."""
     return render_output(
         "notebook_audit.html",
         audit=audit,
@@ -95,7 +94,7 @@ def show_audit(audit: Audit) -> str:
 
 @register("taxonomy")
 def show_taxonomy(taxonomy: Taxonomy) -> str:
-    """Return the tree, upper levels first while there is space; what is left out is counted."""
+    """Return the tree with as many upper levels as fit, and the number of omitted nodes."""
     waiting, shown, n_left = [taxonomy.root], dict[int, tuple[int, ...]](), MOST_NODES
     while waiting and n_left > 0:
         node, *waiting = waiting
@@ -107,7 +106,7 @@ def show_taxonomy(taxonomy: Taxonomy) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Bar:
-    """One step: what is done of it, and of how much."""
+    """One step of a run and its progress."""
 
     title: str
     total: int | None
@@ -117,7 +116,6 @@ class _Bar:
     ended: bool = False
 
     def advance(self, amount: int) -> None:
-        """Say that *amount* more is done."""
         self.done += amount
         self.bars.show()
 
@@ -127,7 +125,6 @@ class _Bar:
 
     @property
     def state(self) -> str:
-        """How far it is, in words."""
         if self.ended:
             return f"{self.done:,} {self.unit}, done" if self.done else "done"
         return f"{self.done:,} {self.unit}" if self.total is None else f"{self.done:,} of {self.total:,} {self.unit}"
@@ -135,7 +132,7 @@ class _Bar:
 
 @dataclass(slots=True, eq=False)
 class Bars:
-    """Shows the last steps of a run in one output that is written anew at most ten times a second."""
+    """A display of the last steps of a run, in one output that is refreshed at most ten times a second."""
 
     _steps: list[_Bar] = field(default_factory=list)
     _handle: Any = None
@@ -143,7 +140,7 @@ class Bars:
 
     @contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
-        """Show one step; it counts as done only if nothing goes wrong."""
+        """Show one step; it counts as done only if it raises no error."""
         bar = _Bar(title, total, unit, self)
         self._steps.append(bar)
         self.show()
@@ -152,7 +149,7 @@ class Bars:
         self.show()
 
     def show(self, *, at_once: bool = False) -> None:
-        """Write the steps, unless they were written just now."""
+        """Refresh the display unless that happened just now."""
         now = time.monotonic()
         if at_once or now - self._written >= PAUSE:
             self._written = now
@@ -172,13 +169,13 @@ class Bars:
             self._handle.update(screen.HTML(html))
 
 
-_running: list[Bars] = []  # at most one: a run within a run shows nothing of its own
+_running: list[Bars] = []  # at most one: a run inside another run is not shown
 
 
 @register("progress")
 @contextmanager
 def show_progress() -> Iterator[Progress]:
-    """Give bars that go when the run has ended; if it fails, they stay and tell where."""
+    """Yield bars that disappear when the run has ended; if it fails, they stay."""
     if _running:
         yield Silent()
         return

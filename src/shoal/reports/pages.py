@@ -1,4 +1,4 @@
-"""What travels with the data: the README and the page for those who use them, made from the manifest alone."""
+"""The public pages: the README and the report for users of the data, both made from the manifest alone."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 from shoal.columns.base import Technique
 from shoal.core.registry import discover, find
 from shoal.core.wording import code, count_noun, join_words
-from shoal.manifest import Attribute, Manifest, Sample
+from shoal.manifest import Attribute, Sample
 from shoal.release.forms.base import Form, read_form
 from shoal.reports.plots import plot_style
 from shoal.reports.templates import mark, render
 
 _MOST_NAMED = 20  # values under one label
-_STATED = {"owner": "Responsible for the data", "purpose": "What they may be used for"}
+_STATED = {"owner": "Responsible for the data", "purpose": "Permitted use"}
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 
 
 def public_readme(manifest: Mapping[str, Any]) -> str:
-    """Return the README of a release; it tells only what the manifest tells."""
+    """Return the README of a release; it has only facts from the manifest."""
     return str(render("README.md", **_content(manifest)))
 
 
 def public_report(manifest: Mapping[str, Any]) -> str:
-    """Return the page for users of the data; it tells only what the manifest tells, and not all of that."""
+    """Return the page for users of the data; it has only facts from the manifest."""
     content = _content(manifest)
     return str(
         render(
@@ -47,6 +47,13 @@ def _content(document: Mapping[str, Any]) -> dict[str, Any]:
         techniques.setdefault(entry["technique"], {})[name] = entry
     known = discover("shoal.columns", Technique) if techniques else {}
     about = {key: " ".join(text.split()) for key, text in manifest.about if text is not None}
+    names = [code(name) for name in manifest.techniques if name in manifest.names("quasi", "sensitive")]
+    changed_promises = []
+    if names and manifest.guarantees:
+        changed_promises = [
+            "",
+            f"The promises are about published values; the values of {join_words(names)} were changed.",
+        ]
     return {
         "manifest": manifest,
         "title": about.get("title") or "About these data",
@@ -56,24 +63,15 @@ def _content(document: Mapping[str, Any]) -> dict[str, Any]:
         "own": form.own_section(),
         "number_parts": number_parts,
         "changes": [(name, explain_change(entry)) for name, entry in manifest.techniques.items()],
-        "promises": [*form.promises(), *_describe_changed_promises(manifest)],
+        "promises": [*form.promises(), *changed_promises],
         "advice": [*form.advice(), *(line for name, used in techniques.items() for line in known[name].advise(used))],
         "kind_of": _kind_of,
         "explain_labels": _explain_labels,
     }
 
 
-def _describe_changed_promises(manifest: Manifest) -> list[str]:
-    """Say what the promises are about if columns were changed; nothing if none of these is quasi or sensitive."""
-    people = manifest.names("quasi", "sensitive")
-    names = [code(name) for name in manifest.techniques if name in people]
-    if not names or not manifest.guarantees:
-        return []
-    return ["", f"The promises are about values as published. Those of {join_words(names)} are not the original ones."]
-
-
 def explain_change(entry: Mapping[str, Any]) -> str:
-    """Say in Markdown what a technique did to a column, by its entry of the manifest.
+    """Describe in Markdown the change of a column by a technique, given its entry in the manifest.
 
     >>> explain_change({"technique": "rounding", "base": 5, "random": False})
     'numbers were rounded to the nearest multiple of 5, halves up.'
@@ -82,21 +80,20 @@ def explain_change(entry: Mapping[str, Any]) -> str:
 
 
 def describe_sample(sample: Sample | None) -> str:
-    """Say how records were drawn; nothing if all were taken.
+    """Describe how records were sampled; an empty text if all were used.
 
     >>> describe_sample(Sample(share=0.1))
-    'They are a random sample: each record had a chance of 10% to be drawn, whatever became of the others.'
+    'They are a random sample: each record was drawn independently with a probability of 10%.'
     """
     if sample is None:
         return ""
     if sample.share is None:
         return f"They are a random sample: one record of each {'person' if sample.one_per == 'unit' else 'household'}."
-    chance = f"{100 * sample.share:.6g}%"
-    return f"They are a random sample: each record had a chance of {chance} to be drawn, whatever became of the others."
+    share = f"{100 * sample.share:.6g}%"
+    return f"They are a random sample: each record was drawn independently with a probability of {share}."
 
 
 def _dictionary(form: Form) -> list[tuple[str, str, str, str]]:
-    """Return a row for each column: its role, its kind, and what its values are."""
     rows = [(own.name, own.role, own.kind, own.meaning.replace("`", "")) for own in form.own_columns()]
     for name, one in form.manifest.attributes.items():
         description = "" if one.description is None else f"{one.description}; "
@@ -105,14 +102,13 @@ def _dictionary(form: Form) -> list[tuple[str, str, str, str]]:
 
 
 def _kind_of(attribute: Attribute) -> str:
-    """Return what kind of values a column has."""
     if attribute.boxed or attribute.kind not in ("prefix", "category"):
         return _KINDS[attribute.kind]
     return "text" if attribute.kind == "prefix" else "category" if attribute.role == "quasi" else "as written"
 
 
 def _explain_labels(labels: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the labels that stand for more than the value that they name, with what they stand for."""
+    """Return the labels that cover more than the value that they name, with their covers in words."""
     explained = [(label, cover_text(cover)) for label, cover in labels.items()]
     return [(label, text) for label, text in explained if text != label]
 
@@ -122,7 +118,7 @@ def number_parts(parts: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def cover_text(cover: Mapping[str, Any]) -> str:
-    """Say what a label covers.
+    """Describe the values that a label covers.
 
     >>> cover_text({"from": 20, "below": 30}), cover_text({"values": ["flu"], "missing": True})
     ('from 20, below 30', 'flu or missing')

@@ -1,4 +1,4 @@
-"""Plots as SVG, each with its description in words and the table that it was drawn from."""
+"""Plots as SVG, each with a description in words and the table of its figures."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ DARK = {
     "after": "#6cb8f0",
     "after-fill": "#6cb8f0",
 }
-LIMIT = 20  # rows that a plot shows; the rest is counted in words
+LIMIT = 20  # rows in a plot; the description counts the others
 BEFORE, AFTER = ("bar plot-before", "before"), ("bar plot-after", "after")
-_PAIR_NAME = 78.0  # the space that each of two names has at most
+_PAIR_NAME = 78.0  # the largest width of each name of a pair
 _SMALL_WIDTH, _SMALL_TOP, _SMALL_BOTTOM = 240.0, 6.0, 70.0
 _HAVE = ("has", "have")
-_REST = 98.0  # the width of a group of values that is not on the axis of numbers
-_LOWEST = -0.25  # intervals that go on below are cut
+_NO_VALUES = "The table has no records."
+_REST = 98.0  # the width of a group of values that are not numbers
+_LOWEST = -0.25  # intervals are cut off below
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A drawing that is never without its table and its description; all its parts are escaped."""
+    """A drawing with its table and its description; all its parts are escaped."""
 
     title: str
     description: str
@@ -56,12 +57,11 @@ class Plot:
     rows: tuple[tuple[str, ...], ...]
 
     def figure(self) -> Markup:
-        """Return the drawing, its caption and its table as HTML, to be styled by :func:`plot_style`."""
+        """Return the drawing, its caption and its table as HTML, which needs the style sheet of :func:`plot_style`."""
         return render("figure.html", plot=self)
 
     def standalone(self) -> str:
-        """Return the drawing as an SVG file of its own."""
-        # Programs that draw SVG files know classes, but many do not know variables.
+        # Many SVG viewers support classes, but not variables.
         opening, rest = str(self.drawing).split(">", 1)
         style = render("drawing.css", light=LIGHT, dark=DARK)
         return f'<?xml version="1.0" encoding="UTF-8"?>\n{opening}><style>{style}</style>{rest}\n'
@@ -73,7 +73,7 @@ def colour_variables(colours: Mapping[str, str]) -> str:
 
 @cache
 def plot_style() -> Markup:
-    """Return the stylesheet of plots on a page; a page has it once."""
+    """Return the style sheet of plots; a page needs it once."""
     variables = {name: f"var(--plot-{name})" for name in LIGHT}
     return render("plots.css", light=colour_variables(LIGHT), dark=colour_variables(DARK), variables=variables)
 
@@ -89,7 +89,7 @@ def draw(
     width: float = svg.WIDTH,
     linked: bool = False,
 ) -> Plot:
-    """Return the plot of some parts; a screen reader tells its title and description, and links if there are any."""
+    """Return the plot of these parts; screen readers read its title and description, and its links if it has any."""
     inside = "".join(parts)
     name = "plot-" + sha256(f"{title}\n{description}\n{inside}".encode("utf-8", "replace")).hexdigest()[:12]
     drawing = svg.element(
@@ -109,7 +109,7 @@ def draw(
 
 
 def histogram(labels: Sequence[str], counts: Sequence[int], title: str = "Values", head: str = "value") -> Plot:
-    """Draw a bar for each label, in their order; the first and the last label stand below."""
+    """Draw a bar for each label in order; only the first and the last label are written below."""
     heights = svg.scale([float(count) for count in counts], _SMALL_BOTTOM, _SMALL_TOP, least=1.0)
     slot = (_SMALL_WIDTH - 4) / max(len(labels), 1)
     gap = min(2.0, slot / 4)
@@ -125,24 +125,19 @@ def histogram(labels: Sequence[str], counts: Sequence[int], title: str = "Values
         end = _SMALL_WIDTH - 2
         parts.append(svg.text(end, _SMALL_BOTTOM + svg.TEXT + 4, labels[-1], "plot-soft", _SMALL_WIDTH / 2 - 8, "end"))
     rows = [(label, svg.count_text(count)) for label, count in zip(labels, counts, strict=True)]
-    words = _describe_histogram(labels, counts)
+    words = _NO_VALUES
+    if labels:
+        place = max(range(len(counts)), key=counts.__getitem__)
+        words = (
+            f"{count_noun(len(labels), 'bar')} from {labels[0]} to {labels[-1]}; the highest is {labels[place]} "
+            f"with {count_noun(counts[place], 'record')}."
+        )
     return draw(title, words, parts, _SMALL_BOTTOM + 2 * svg.TEXT - 2, (head, "records"), rows, width=_SMALL_WIDTH)
-
-
-def _describe_histogram(labels: Sequence[str], counts: Sequence[int]) -> str:
-    if not labels:
-        return "There are no values."
-    place = max(range(len(counts)), key=counts.__getitem__)
-    return (
-        f"{count_noun(len(labels), 'bar')} from {labels[0]} to {labels[-1]}; the highest is {labels[place]} "
-        f"with {count_noun(counts[place], 'record')}."
-    )
 
 
 def compare_bars(
     name: str, shares: Mapping[str, Sequence[float]], heads: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> Plot:
-    """Draw the share of each value before and after."""
     title = "share of all records"
     parts, height = svg.draw_bars(shares, (BEFORE, AFTER), title=title, value_text=percent, tick_text=percent)
     return draw(f"{name}, before and after", _describe_change(shares), parts, height, heads, rows)
@@ -157,9 +152,9 @@ def compare_histograms(
     *,
     tick_text: Callable[[float], str],
 ) -> Plot:
-    """Draw numbers before, as bars, and after, as a line around them, over one axis between the *ends* of bins.
+    """Draw the numbers before as bars and after as an outline, over one axis between the *ends* of bins.
 
-    Shares that come after those of all bins, such as that of suppressed values, are bars on the right.
+    Shares of other values, such as suppressed ones, are bars on the right.
     """
     bins, rest, left, bottom = list(shares.items())[: len(ends) - 1], list(shares.items())[len(ends) - 1 :], 46.0, 230.0
     stop = svg.WIDTH - 14 - _REST * len(rest)
@@ -197,17 +192,16 @@ def compare_histograms(
 
 
 def _describe_change(shares: Mapping[str, Sequence[float]]) -> str:
-    """Say where the largest change is."""
     if not shares:
-        return "There are no values."
+        return _NO_VALUES
     label, (before, after) = max(shares.items(), key=lambda each: abs(each[1][0] - each[1][1]))
     if abs(before - after) < 5e-4:
-        return "All shares are as they were, to a tenth of a percent."
-    return f"The largest change is that of {label}: {percent(before)} of the records before, {percent(after)} after."
+        return "No share changed by more than a tenth of a percent."
+    return f"{label} changed most: {percent(before)} of the records before, {percent(after)} after."
 
 
 def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapping[str, int]]) -> Plot:
-    """Draw the records by the size of their class or bucket; the original, if it is given, beside the release."""
+    """Draw the records by the size of their class or bucket, after and (if given) before."""
     one = "bucket" if after and "buckets" in after[0] else "class"
     sides = [after] if before is None else [before, after]
     sizes = {entry["from"]: range_text(entry["from"], entry["to"]) for side in sides for entry in side}
@@ -235,10 +229,10 @@ def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapp
 
 
 def _alone(entries: Sequence[Mapping[str, int]], one: str = "class") -> str:
-    """Return in words how many records stand alone, and where most are."""
+    """Describe how many records are alone in their class, and the size of the most common class."""
     every = sum(entry["records"] for entry in entries)
     if not every:
-        return "there are no records"
+        return "the table has no records"
     alone = sum(entry["records"] for entry in entries if entry["to"] == 1)
     most = max(entries, key=lambda entry: entry["records"])
     alone_text = f"{alone:,} of {count_noun(every, 'record')} ({percent(alone / every)})" if alone else "no record"
@@ -251,7 +245,7 @@ def _alone(entries: Sequence[Mapping[str, int]], one: str = "class") -> str:
 
 
 def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
-    """Draw what searchers find, as shares of records; the sizes behind them are in the table."""
+    """Draw the success of adversaries as shares of records; the table has the class sizes too."""
     one, whom = ("person", "people") if "counts" in before else ("record", "records")
     measures = {
         "highest risk": "prosecutor_highest",
@@ -270,8 +264,8 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
     )
     smallest = [count_noun(side["smallest_class"], one, whom) for side in (before, after)]
     description = (
-        f"The smallest class has {smallest[0]} before and {smallest[1]} after. Whoever knows that somebody is in "
-        f"the table and knows all quasi values is right with probability {percent(before['prosecutor_highest'])} "
+        f"The smallest class has {smallest[0]} before and {smallest[1]} after. An adversary who has all quasi values "
+        f"of a person in the table is right with probability {percent(before['prosecutor_highest'])} "
         f"at most before and {percent(after['prosecutor_highest'])} after. "
         f"{whom.capitalize()} unique by their quasi-identifiers: {svg.count_text(before['unique_records'])} before, "
         f"{svg.count_text(after['unique_records'])} after."
@@ -288,7 +282,7 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
 
 
 def column_changes(columns: Mapping[str, Mapping[str, float]], rows_suppressed: int | None = None) -> Plot:
-    """Draw one bar for each column: the shares of its values that are unchanged, generalized and suppressed."""
+    """Draw one bar for each column with the shares of unchanged, generalized and suppressed values."""
     looks = {"unchanged": "plot-after", "generalized": "plot-before", "suppressed": "plot-worse"}
     legend = [(f"bar {look}", change) for change, look in looks.items()]
     title = "share of the published records"
@@ -311,9 +305,8 @@ def column_changes(columns: Mapping[str, Mapping[str, float]], rows_suppressed: 
 
 
 def sensitive_shares(name: str, entries: Sequence[Mapping[str, Any]], more: int = 0, group: str = "class") -> Plot:
-    """Draw the values as they come, at most 20; how many *more* were not given is added to those not shown.
-
-    The *group* is a class or a bucket.
+    """Draw the first 20 values; *more* counts values that are missing from *entries*. The *group* is a class or a
+    bucket.
     """
     shown, hidden = entries[:LIMIT], max(len(entries) - LIMIT, 0) + more
     legend = (("diamond plot-before", "whole table"), ("line plot-range", f"lowest to highest in a {group}"))
@@ -334,23 +327,18 @@ def sensitive_shares(name: str, entries: Sequence[Mapping[str, Any]], more: int 
         for label, entry in zip(labels, shown, strict=True)
     ]
     heads = (name, "whole table", f"lowest in a {group}", f"highest in a {group}")
-    title = f"{name}: {'classes' if group == 'class' else f'{group}s'} against the whole table"
-    return draw(title, _describe_shares(shown, hidden, group), parts, frame.height, heads, rows)
-
-
-def _describe_shares(shown: Sequence[Mapping[str, Any]], hidden: int, group: str) -> str:
-    if not shown:
-        return "There are no values."
-    widest = max(shown, key=lambda entry: float(entry["highest"]) - float(entry["whole"]))
-    words = (
-        f"The farthest above the whole table is {widest['value']}: {percent(widest['whole'])} of all records, and "
-        f"{percent(widest['highest'])} of the {group} that has most of it."
-    )
-    return words + (f" {hidden:,} more {'value is' if hidden == 1 else 'values are'} not shown." if hidden else "")
+    title, words = f"{name}: {'classes' if group == 'class' else f'{group}s'} against the whole table", _NO_VALUES
+    if shown:
+        widest = max(shown, key=lambda entry: float(entry["highest"]) - float(entry["whole"]))
+        words = (
+            f"The farthest above the whole table is {widest['value']}: {percent(widest['whole'])} of all records, and "
+            f"{percent(widest['highest'])} of the {group} with the largest share."
+        )
+        words += f" {hidden:,} more {'value is' if hidden == 1 else 'values are'} not shown." if hidden else ""
+    return draw(title, words, parts, frame.height, heads, rows)
 
 
 def associations(pairs: Sequence[Mapping[str, Any]]) -> Plot:
-    """Draw each pair before and after, the strongest before first, at most 20."""
     ordered = sorted(pairs, key=lambda entry: -abs(entry["before"]))
     shown, hidden = ordered[:LIMIT], max(len(ordered) - LIMIT, 0)
     labels = [" – ".join(map(str, entry["pair"])) for entry in shown]
@@ -372,21 +360,17 @@ def associations(pairs: Sequence[Mapping[str, Any]]) -> Plot:
         (label, *(f"{entry[side]:.2f}" for side in ("before", "after")))
         for label, entry in zip(labels, shown, strict=True)
     ]
-    words = _describe_associations(shown, labels, hidden)
+    words = "No pair of attributes was measured."
+    if shown:
+        place = max(range(len(shown)), key=lambda number: abs(shown[number]["before"] - shown[number]["after"]))
+        most = shown[place]
+        words = f"{labels[place]} changed most, from {most['before']:.2f} to {most['after']:.2f}."
+        words += f" {hidden:,} weaker {'pair is' if hidden == 1 else 'pairs are'} not shown." if hidden else ""
     return draw("Associations kept", words, parts, frame.height, ("attributes", "before", "after"), rows)
 
 
-def _describe_associations(shown: Sequence[Mapping[str, Any]], labels: Sequence[str], hidden: int) -> str:
-    if not shown:
-        return "No pair of attributes was measured."
-    place = max(range(len(shown)), key=lambda number: abs(shown[number]["before"] - shown[number]["after"]))
-    most = shown[place]
-    words = f"The largest change is that of {labels[place]}, from {most['before']:.2f} to {most['after']:.2f}."
-    return words + (f" {hidden:,} weaker {'pair is' if hidden == 1 else 'pairs are'} not shown." if hidden else "")
-
-
 def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -> Plot:
-    """Draw the risk that each attack found with its interval; a mark is full where all of that lies above 0."""
+    """Draw the risk and the interval of each attack; a mark is filled if its whole interval lies above 0."""
     legend = (("circle plot-after", "more than chance"), ("circle plot-hollow", "may be chance"))
     names = [attack_text(one) for one in attacks]
     found = [tuple(float(one["risk"][end]) for end in ("value", "low", "high")) for one in attacks]
@@ -404,13 +388,13 @@ def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -
     if found:
         _, worst = max(zip(found, texts, strict=True), key=lambda each: each[0][0])
         sure = sum(low > 0 for _, low, _ in found)
-        words = f"The largest risk is that of {worst}. The whole interval lies above 0 for {sure} of {len(found)}."
+        words = f"The largest risk: {worst}. The whole interval lies above 0 for {sure} of {len(found)}."
     rows = [(name, *map(percent, risk)) for name, risk in zip(names, found, strict=True)]
     return draw(title, words, parts, frame.height, ("attack", "risk", "from", "to"), rows)
 
 
 def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
-    """Return what can be drawn: risks and sizes, columns, sensitive values by class, associations kept."""
+    """Return all plots of a release: risks and sizes, columns, sensitive values by class, associations."""
     before, after = evidence.get("risk_before", {}), evidence.get("risk_after", {})
     found: list[Plot] = []
     if "prosecutor_highest" in before and "prosecutor_highest" in after:

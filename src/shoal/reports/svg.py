@@ -1,4 +1,4 @@
-"""What drawings are made of: elements, texts, scales, and labelled rows over an axis; all texts are escaped here."""
+"""The parts of drawings: elements, texts, scales, and labelled rows over an axis; all texts are escaped here."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _BROAD = frozenset("mwMW@%&…–")
 
 
 def element(tag: str, *children: str, **attributes: str | float | None) -> str:
-    """Return an element; children are markup, attributes are escaped, and those that are None are left out.
+    """Return an element; children are markup, attributes are escaped, and attributes that are None are omitted.
 
-    An underscore at the end of a name is dropped, others become hyphens.
+    A trailing underscore in a name is dropped, other underscores become hyphens.
 
     >>> element("rect", x=1.26, class_="plot-after")
     '<rect x="1.3" class="plot-after"/>'
@@ -37,12 +37,12 @@ def element(tag: str, *children: str, **attributes: str | float | None) -> str:
 
 
 def tooltip(words: str) -> str:
-    """Return what is shown when somebody points at the element that it stands in."""
+    """Return the text shown when the pointer is over the enclosing element."""
     return element("title", escape_text(words))
 
 
 def text(x: float, y: float, words: str, kind: str, width: float | None = None, anchor: str = "start") -> str:
-    """Return a text; if it is longer than *width*, it is cut and its title tells it whole."""
+    """Return a text; if it is longer than *width*, it is cut and its tooltip has all of it."""
     whole = " ".join(words.split())
     shown = whole if width is None else fit(whole, width)
     inside = [escape_text(shown)] if shown == whole else [tooltip(whole), escape_text(shown)]
@@ -54,7 +54,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def diamond(x: float, y: float, radius: float, kind: str, *children: str) -> str:
-    """Return a square that stands on a corner."""
+    """Return a square turned by 45 degrees."""
     corners = ((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y))
     return element("polygon", *children, points=points_text(corners), class_=kind)
 
@@ -73,12 +73,11 @@ def place_text(value: float) -> str:
 
 
 def text_width(words: str) -> float:
-    """Return how wide a text is at most, by the widths of common typefaces."""
     return TEXT * sum(map(_character_width, words))
 
 
 def fit(words: str, width: float) -> str:
-    """Return as much of a text as has space, with an ellipsis if some is left out.
+    """Return as much of a text as fits, with an ellipsis if it is cut.
 
     >>> fit("occupation", 40), fit("age", 40)
     ('occ…', 'age')
@@ -110,7 +109,7 @@ def short_count_text(count: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Places numbers from *low* to *high* between two coordinates; numbers beyond stay at the ends."""
+    """Maps numbers from *low* to *high* to coordinates; numbers beyond are mapped to the ends."""
 
     low: float
     high: float
@@ -118,12 +117,11 @@ class Scale:
     end: float
 
     def place(self, value: float) -> float:
-        """Return the coordinate of a number."""
         inside = min(max(value, self.low), self.high)
         return self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Return round numbers within the scale, at most so many.
+        """Return at most this many round numbers within the scale.
 
         >>> Scale(0, 1, 0, 100).ticks(), Scale(0, 1300, 0, 100).ticks()
         ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 500.0, 1000.0])
@@ -134,13 +132,13 @@ class Scale:
 
 
 def scale(values: Sequence[float], start: float, end: float, least: float = 0.0) -> Scale:
-    """Return the scale from 0, or the least value below it, to the largest value or *least*."""
+    """Return the scale from 0 (or the smallest negative value) to the largest value or *least*."""
     low, high = min(0.0, *values, 0.0), max(least, *values, 0.0)
     return Scale(low, high if high > low else low + 1.0, start, end)
 
 
 def tick_step(span: float, most: int) -> float:
-    """Return the smallest round step that goes into a span at most so often.
+    """Return the smallest round step that fits into a span at most this often.
 
     >>> tick_step(1.0, 4), tick_step(20000, 4)
     (0.25, 5000.0)
@@ -150,7 +148,7 @@ def tick_step(span: float, most: int) -> float:
 
 
 def _character_width(character: str) -> float:
-    """Return the width of a character in the size of the text."""
+    """Return the width of a character relative to the size of the text."""
     if character in _NARROW:
         return 0.42
     if character in _BROAD:
@@ -164,10 +162,10 @@ def _character_width(character: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where the rows and the axis of a plot are; nothing that is placed by it leaves the drawing."""
+    """The rows and the axis of a plot; everything placed by it stays inside the drawing."""
 
     labels: tuple[str, ...]
-    legend: tuple[tuple[str, str], ...]  # shape with class, and what it means
+    legend: tuple[tuple[str, str], ...]  # shape with class, and meaning
     scale: Scale
     row: float  # height of one row
     title: str  # of the axis
@@ -221,20 +219,19 @@ def make_frame(
     least: float = 0.0,
     right: float = 24.0,
 ) -> Frame:
-    """Return the frame that has space for the labels, and for *right* units of text behind the marks."""
+    """Return the frame with space for the labels, and for *right* units of text behind the marks."""
     widest = max(map(text_width, labels), default=0.0)
     start = min(max(widest + 12, 30.0), _LABELS)
     return Frame(tuple(labels), tuple(legend), scale(values, start, WIDTH - right, least), row, title)
 
 
 def _within(x: float, words: str) -> float:
-    """Return where the middle of a text must be so that it stays in the drawing."""
+    """Return the middle of a text such that the text stays in the drawing."""
     half = min(text_width(words), WIDTH) / 2
     return min(max(x, half), WIDTH - half)
 
 
 def swatch(kind: str, x: float, y: float) -> str:
-    """Return the mark of a legend: its shape and class are separated by a blank."""
     shape, look = kind.split()
     if shape == "bar":
         return element("rect", x=x - 7, y=y - 5, width=14.0, height=10.0, class_=look)
@@ -254,9 +251,9 @@ def draw_bars(
     tick_text: Callable[[float], str],
     least: float = 0.0,
 ) -> tuple[list[str], float]:
-    """Return the parts of a drawing, and its height; bars are as long as their values, which stand behind them.
+    """Return the parts of a drawing with bars and their values, and its height.
 
-    Each row has its name, and a value for each entry of the legend.
+    Each row has a name, and a value for each entry of the legend.
     """
     values = [value for row in rows.values() for value in row]
     behind = max((text_width(value_text(value)) for value in values), default=0.0)
@@ -283,7 +280,7 @@ def draw_bars(
 
 
 def range_mark(low: float, high: float, y: float, half: float, words: str) -> str:
-    """Return a line from one place to another with ends of *half* a height; *words* are its tooltip."""
+    """Return a line between two places with end marks of height 2 *half*; *words* are its tooltip."""
     strokes = [line(low, y, high, y, "plot-range")]
     strokes += [line(x, y - half, x, y + half, "plot-range") for x in (low, high)]
     return element("g", tooltip(words), *strokes)

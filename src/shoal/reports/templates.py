@@ -1,13 +1,10 @@
-"""Pages from templates: one environment, one escape and one way of writing numbers, for all that people read."""
+"""The template environment of all pages: one escaping function and one way of writing numbers."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import cache
-from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 HOME = Path(__file__).parent / "templates"
-COMPILED = Path(cache_from_source(__file__)).parent
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NUMERIC = re.compile(r"[<>]?-?[\d,.]+(e[-+]?\d+)?%?|–")
 _MARKED = re.compile(
@@ -28,7 +24,7 @@ _MARKED = re.compile(
 
 
 def escape_text(text: str) -> Markup:
-    """Return any text so that it can stand in an element or an attribute of HTML and of XML; markup stays as it is.
+    """Return a text escaped for elements and attributes of HTML and XML; markup is returned unchanged.
 
     >>> escape_text('<b a="1">' + chr(0))
     Markup('&lt;b a=&#34;1&#34;&gt;\ufffd')
@@ -38,26 +34,12 @@ def escape_text(text: str) -> Markup:
 
 @cache
 def environment(*folders: Path) -> Environment:
-    """Return the environment of templates: those of *folders* first, then those that all pages share.
+    """Return the environment of templates: those in *folders* first, then the shared ones.
 
-    What is put into a page is escaped, unless it is markup already; in Markdown and CSS it is not: there, names and
-    values of records go through the filters ``words``, ``code`` and ``code_cell``.
+    Values in pages are escaped unless they are markup. In Markdown and CSS they are not: names and values of records
+    have to pass through the filters ``words``, ``code`` and ``code_cell``.
     """
-    import jinja2
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_eval_context, select_autoescape
-    from jinja2.bccache import Bucket, FileSystemBytecodeCache
-
-    stamp = f"{jinja2.__version__} {Path(__file__).stat().st_mtime_ns}"  # what is compiled depends on both
-
-    class Compiled(FileSystemBytecodeCache):
-        """Compiled templates, where Python keeps compiled modules too: compiling takes longer than filling them in."""
-
-        def get_source_checksum(self, source: str) -> str:
-            return super().get_source_checksum(source + stamp)
-
-        def dump_bytecode(self, bucket: Bucket) -> None:
-            with suppress(OSError):  # it is compiled again next time
-                super().dump_bytecode(bucket)
 
     @pass_eval_context
     def readable(context: Any, value: Any) -> Any:
@@ -65,7 +47,6 @@ def environment(*folders: Path) -> Environment:
 
     made = Environment(
         loader=FileSystemLoader([*folders, HOME]),
-        bytecode_cache=None if sys.dont_write_bytecode else Compiled(str(COMPILED), "%s.template"),
         autoescape=select_autoescape(["html"]),
         finalize=readable,
         undefined=StrictUndefined,
@@ -89,12 +70,12 @@ def environment(*folders: Path) -> Environment:
 
 
 def render(template: str, **content: Any) -> Markup:
-    """Fill a template; what comes of it is not escaped again."""
+    """Fill a template; the result is not escaped again."""
     return Markup(environment().get_template(template).render(content))  # noqa: S704  escaped by the environment
 
 
 def mark(text: str) -> Markup:
-    """Return a sentence in Markdown with its code and emphasized words as HTML, everything else escaped.
+    """Return a sentence of Markdown as HTML with its code and emphasis; everything else is escaped.
 
     >>> mark("see `a<b` and **stop**")
     Markup('see <code>a&lt;b</code> and <strong>stop</strong>')
@@ -105,7 +86,7 @@ def mark(text: str) -> Markup:
         kind = next(kind for kind in ("code", "strong", "em") if match[kind])
         inside = match[kind] if kind == "code" else wording.unmark(match[kind])
         if len(match["ticks"] or "") > 1:
-            inside = inside[1:-1]  # blanks keep backticks of its own from those around it
+            inside = inside[1:-1]  # blanks separate the backticks inside from the outer ones
         found += Markup("<{0}>{1}</{0}>").format(kind, escape_text(inside))
         end = match.end()
     return found + escape_text(wording.unmark(text[end:]))
@@ -129,7 +110,7 @@ def sentences(lines: Iterable[str]) -> Markup:
 
 
 def number(value: float | None) -> str:
-    """Return a number as people read it, a dash if there is none.
+    """Return a number as people read it; a dash for None.
 
     >>> number(1234567), number(0.123456), number(None)
     ('1,234,567', '0.1235', '–')
@@ -140,7 +121,7 @@ def number(value: float | None) -> str:
 
 
 def number_columns(rows: Sequence[Sequence[str]], n_columns: int) -> list[bool]:
-    """Return which columns have nothing but numbers, shares and dashes, and so stand to the right.
+    """Return which columns contain only numbers, shares and dashes, and so are aligned to the right.
 
     >>> number_columns([("age", "12.5%"), ("sex", "–")], 2)
     [False, True]

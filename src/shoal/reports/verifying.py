@@ -1,4 +1,4 @@
-"""The verification of a written release together with its pages, which are made again from the manifest."""
+"""The verification of a written release, including its pages, which are rendered again from the manifest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.verify.verifier import Populations
 if TYPE_CHECKING:
     from shoal.release.release import Release
 
-SAME_PAGES = "the README and the report say what the manifest says"
+SAME_PAGES = "the README and the report agree with the manifest"
 # Scripts, embedded documents, event handlers, and references to other files or addresses.
 _ACTIVE = re.compile(
     r"<\s*(script|iframe|object|embed|link|base|form)\b|<[^>]*\s(on\w+|src|href)\s*=(?!\s*[\"']?#)", re.IGNORECASE
@@ -68,7 +68,16 @@ def verify(
         The verdict (*verified*, *failed* or *incomplete*), and every check and guarantee.
     """
     if not isinstance(folder, str | Path) and getattr(folder, "folder", None) is None:
-        return _verify_in_memory(folder, source, populations, progress)
+        import pyarrow as pa
+
+        from shoal.release.release import Release
+        from shoal.sources.opening import open_source
+
+        if not isinstance(folder, Release):
+            raise UsageError(f"give a release or its folder, not something of type {type(folder).__name__}")
+        rows, given = open_source(folder.data), None if source is None else open_source(source)
+        table = pa.Table.from_batches(rows.batches(), rows.schema)
+        return verifier.verify_table(table, folder.manifest, source=given, populations=populations, progress=progress)
     folder = Path(folder if isinstance(folder, str | Path) else str(folder.folder))
     found = verifier.verify(
         folder,
@@ -84,26 +93,11 @@ def verify(
     return replace(found, checks=(*found.checks, check_pages(verifier.find_public(folder), recorded=recorded)))
 
 
-def _verify_in_memory(
-    release: Release, source: object, populations: Populations | None, progress: Progress | None
-) -> Verification:
-    import pyarrow as pa
-
-    from shoal.release.release import Release
-    from shoal.sources.opening import open_source
-
-    if not isinstance(release, Release):
-        raise UsageError(f"give a release or its folder, not something of type {type(release).__name__}")
-    rows, given = open_source(release.data), None if source is None else open_source(source)
-    table = pa.Table.from_batches(rows.batches(), rows.schema)
-    return verifier.verify_table(table, release.manifest, source=given, populations=populations, progress=progress)
-
-
 def check_pages(public: Path, *, recorded: bool = False) -> Check:
-    """Compare the README and the report with those that are made again from the manifest.
+    """Compare the README and the report with pages rendered from the manifest.
 
-    Other versions make other pages: then it is only checked that the pages have no active content. A manifest that is
-    *recorded* is the one that was written, and the digests in it are those of the pages that were written.
+    Other versions of shoal render other pages; then the pages are only checked for active content. If the manifest is
+    *recorded* as the one written by the run, the digests in it suffice.
     """
     manifest = unpack_labels(parse_json((public / "manifest.json").read_text(encoding="utf-8")))
     if recorded and all(key in manifest for key in PAGES):

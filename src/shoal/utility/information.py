@@ -1,4 +1,4 @@
-"""How much the published values say of the original ones, and how many records a record is published among.
+"""Measures of the information in published values, and of the sizes of classes.
 
 um, loss, attribute-loss, ncp, non-uniform-entropy; class-size, discernibility; excessive-protection.
 """
@@ -24,8 +24,8 @@ from shoal.utility.base import ExpensiveMeasure, Measure, PooledMeasure, Total
 class Um(PooledMeasure):
     """The mean over records and attributes of 1 / (leaves that the published value covers).
 
-    Tian and Zhang, Definition 5. Quasi and sensitive attributes count alike; leaves are those of the taxonomy.
-    A withheld record keeps nothing.
+    Tian and Zhang, Definition 5. Quasi-identifiers and sensitive attributes count alike. A withheld record
+    counts as 0.
     """
 
     name = "um"
@@ -33,7 +33,6 @@ class Um(PooledMeasure):
     better = "higher"
 
     def sums(self, problem: Problem, plan: Plan) -> FloatArray:
-        """Sum the information of classes, weighted by their records."""
         kept = plan.sizes
         quasi = (1.0 / (plan.hi - plan.lo)).sum(axis=1)  # (n_classes,)
         information = float(np.dot(kept, quasi))
@@ -48,15 +47,15 @@ class Um(PooledMeasure):
 
 
 def sensitive_widths(targets: Targets) -> FloatArray:
-    """Return (n_targets, n_sensitive) the leaves under each published sensitive value."""
+    """Return (n_targets, n_sensitive) the number of leaves under each published sensitive value."""
     return np.where(targets.lo == KEPT, 1, targets.hi - targets.lo).astype(np.float64)
 
 
 class AttributeLoss(PooledMeasure):
     """The loss of the attribute that loses most; in detail, of every quasi and sensitive attribute.
 
-    An attribute's loss is the one of which ``loss`` is the geometric mean: 0 if all values are published as they
-    are, 1 if none is more than the root. Sensitive values lose where they are generalized or withheld.
+    ``loss`` is the geometric mean of these losses. An attribute's loss is 0 if all values are published unchanged and 1
+    if all are the root. Sensitive values lose information if they are generalized or withheld.
     """
 
     name = "attribute-loss"
@@ -64,7 +63,7 @@ class AttributeLoss(PooledMeasure):
     better = "lower"
 
     def sums(self, problem: Problem, plan: Plan) -> FloatArray:
-        """Return (n_attributes,) the leaves under published values, quasi attributes first."""
+        """Return (n_attributes,) the sum of the leaves under published values, quasi attributes first."""
         if plan.targets is None:
             widths = np.full(len(problem.sensitive), float(problem.cells.n_records - plan.n_withheld))
         else:
@@ -75,7 +74,6 @@ class AttributeLoss(PooledMeasure):
         return max(self.detail_of_sums(total, sums).values())
 
     def detail_of_sums(self, total: Total, sums: FloatArray) -> dict[str, float]:
-        """Return the loss of every attribute by its name."""
         attributes = (*total.quasi, *total.sensitive)
         leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
         losses = share_lost(sums, leaves, total.n_records, total.n_withheld).tolist()
@@ -85,8 +83,8 @@ class AttributeLoss(PooledMeasure):
 class GeneralizedLoss(PooledMeasure):
     """The geometric mean over quasi attributes of the share of the domain that a published value spans.
 
-    Iyengar (KDD 2002) in the form of ARX: an attribute of d leaves loses v = (sum of its leaf shares - n/d) /
-    (n - n/d), and the measure is prod(1 + v)^(1/attributes) - 1. A withheld record spans whole domains.
+    Iyengar (KDD 2002) in the form of ARX: an attribute of d leaves loses v = (sum of its leaf shares - n/d) / (n -
+    n/d), and the measure is prod(1 + v)^(1/attributes) - 1. A withheld record spans the whole domain.
     """
 
     name = "loss"
@@ -94,17 +92,15 @@ class GeneralizedLoss(PooledMeasure):
     better = "lower"
 
     def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
-        """Return (n_quasi,) the leaves under published values."""
         return quasi_widths(plan)
 
     def of_sums(self, total: Total, sums: FloatArray) -> float:
-        """Take the geometric mean over attributes."""
         leaves = np.array([attribute.taxonomy.n_leaves for attribute in total.quasi], dtype=np.float64)
         return float(np.expm1(np.log1p(share_lost(sums, leaves, total.n_records, total.n_withheld)).mean()))
 
 
 def quasi_widths(plan: Plan) -> FloatArray:
-    """Return (n_quasi,) the sum over published records of the leaves under their values."""
+    """Return (n_quasi,) the sum over published records of the number of leaves under their values."""
     return np.asarray(np.dot(plan.sizes.astype(np.float64), plan.hi - plan.lo))
 
 
@@ -122,9 +118,9 @@ def share_lost(widths: FloatArray, leaves: FloatArray, n_records: int, n_withhel
 class NormalizedCertaintyPenalty(PooledMeasure):
     """The mean over records and quasi attributes of the published width relative to the domain.
 
-    Xu et al., "Utility-based anonymization using local recoding" (KDD 2006): a number's width is its range
-    relative to the domain's range, a category's (leaves - 1) / (all leaves - 1). A value that may also be missing,
-    and every value of a withheld record, counts as fully lost.
+    Xu et al., "Utility-based anonymization using local recoding" (KDD 2006): a number's width is its range relative to
+    the domain's range, a category's is (leaves - 1) / (all leaves - 1). A label that includes missing, and every value
+    of a withheld record, counts as fully lost.
     """
 
     name = "ncp"
@@ -132,7 +128,6 @@ class NormalizedCertaintyPenalty(PooledMeasure):
     better = "lower"
 
     def sums(self, problem: Problem, plan: Plan) -> FloatArray:
-        """Sum the widths of classes, weighted by their records."""
         kept = plan.sizes.astype(np.float64)
         spanned = sum(
             float(np.dot(relative_widths(attribute.taxonomy, plan.lo[:, j], plan.hi[:, j]), kept))
@@ -141,15 +136,14 @@ class NormalizedCertaintyPenalty(PooledMeasure):
         return np.array([spanned])
 
     def of_sums(self, total: Total, sums: FloatArray) -> float:
-        """Average over records and attributes."""
         n_kept = float(total.n_records - total.n_withheld)
         return (float(sums[0]) / len(total.quasi) + total.n_records - n_kept) / total.n_records
 
 
 def relative_widths(taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray) -> FloatArray:
-    """Return (n_classes,) the width of each leaf range as a share of the whole domain's.
+    """Return (n_classes,) the width of each leaf range as a share of the domain's.
 
-    A missing value, which is the last leaf, is exact by itself; together with others anything is possible.
+    A missing value, which is the last leaf, has width 0 by itself; a range that includes it and others has width 1.
     """
     leaves = taxonomy.n_leaves - (taxonomy.missing is not None)
     places = taxonomy.positions
@@ -171,13 +165,13 @@ def find_nodes(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, level: int 
 
 
 def find_suppressed(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, nodes: CodeArray) -> BoolArray:
-    """Return (n_ranges,) whether the label of each leaf range says nothing: it is the root, or any value."""
+    """Return (n_ranges,) whether the label of each leaf range is the root or covers every value."""
     n_values = taxonomy.n_leaves - (taxonomy.missing is not None)
     return np.asarray((nodes == taxonomy.root) | ((nodes < 0) & (lo == 0) & (hi >= n_values)))
 
 
 def find_exact_leaves(taxonomy: Taxonomy) -> BoolArray:
-    """Return (n_leaves,) whether each leaf is a single value, not a stretch of numbers."""
+    """Return (n_leaves,) whether each leaf is a single value rather than an interval of numbers."""
     exact, scale = np.ones(taxonomy.n_leaves, dtype=np.bool_), taxonomy.scale
     if isinstance(scale, Numbers):
         step = 1 if scale.whole else np.nextafter(scale.starts, np.inf) - scale.starts
@@ -190,9 +184,9 @@ def find_exact_leaves(taxonomy: Taxonomy) -> BoolArray:
 class NonUniformEntropy(Measure):
     """The sum over records and quasi attributes of -log2(freq(original value) / freq(published value)).
 
-    Gionis and Tassa (TKDE 2009); the plain sum, in bits, as ARX reports it. A published value's frequency is the
-    number of original records that it covers, withheld ones included. A withheld record's published value is the
-    root; in a full-domain release it is, as in ARX, the value of its level, which is then lost among the withheld.
+    Gionis and Tassa (TKDE 2009); the plain sum, in bits, as ARX reports it. The frequency of a published value is the
+    number of original records that it covers, withheld ones included. A withheld record publishes the root; in a
+    full-domain release it publishes, as in ARX, the value of its level, which is then lost among the withheld records.
     """
 
     name = "non-uniform-entropy"
@@ -202,9 +196,11 @@ class NonUniformEntropy(Measure):
     grows_with = 1
 
     def of(self, problem: Problem, plan: Plan) -> float:
-        """Subtract what original values say from what published values say; each is a sum over few numbers."""
-        withheld = self._withheld(problem, plan)
-        bits = 0.0
+        withheld, bits = None, 0.0
+        if plan.n_withheld:
+            cell, class_of, records, _ = plan.pieces(problem.cells.counts)
+            kept = sum_groups(np.where(class_of >= 0, cell, -1).astype(np.int32), records, problem.cells.n_cells)
+            withheld = np.asarray(problem.cells.counts - kept)  # (n_cells,)
         for j, codes in enumerate(problem.quasi_codes):
             original = sum_groups(codes.astype(np.int32), problem.cells.counts, problem.quasi[j].taxonomy.n_leaves)
             before = np.concatenate([[0], np.cumsum(original)])
@@ -216,15 +212,6 @@ class NonUniformEntropy(Measure):
                 bits += _bits_lost(problem.quasi[j], lost, before, plan.levels.get(problem.quasi[j].name))
         return max(bits, 0.0)
 
-    @staticmethod
-    def _withheld(problem: Problem, plan: Plan) -> IntArray | None:
-        """Return (n_cells,) the records of each cell that are withheld, or None if none is."""
-        if not plan.n_withheld:
-            return None
-        cell, class_of, records, _ = plan.pieces(problem.cells.counts)
-        kept = sum_groups(np.where(class_of >= 0, cell, -1).astype(np.int32), records, problem.cells.n_cells)
-        return np.asarray(problem.cells.counts - kept)
-
 
 def open_bits(lo: CodeArray, hi: CodeArray, sizes: IntArray, before: IntArray) -> float:
     """Return the sum over classes of size * log2(records from ``before[lo]`` up to ``before[hi]``)."""
@@ -233,7 +220,7 @@ def open_bits(lo: CodeArray, hi: CodeArray, sizes: IntArray, before: IntArray) -
 
 
 def _bits_lost(attribute: Attribute, lost: IntArray, before: IntArray, level: int | None) -> float:
-    """Return the bits that one attribute of the withheld records leaves open, given *lost* records of each leaf."""
+    """Return the bits that one attribute of withheld records leaves open, given the number *lost* of each leaf."""
     if level is None:
         return float(lost.sum() * np.log2(before[-1]))
     nodes = attribute.taxonomy.node_at(level)
@@ -244,9 +231,9 @@ def _bits_lost(attribute: Attribute, lost: IntArray, before: IntArray, level: in
 
 
 class ClassSize(PooledMeasure):
-    """The average number of records in a class, the withheld ones being one class more.
+    """The average number of records in a class; the withheld records count as one more class.
 
-    LeFevre, DeWitt and Ramakrishnan (ICDE 2006), not divided by k; ARX counts withheld records in this way too.
+    LeFevre, DeWitt and Ramakrishnan (ICDE 2006), not divided by k, as in ARX.
     """
 
     name = "class-size"
@@ -260,13 +247,12 @@ class ClassSize(PooledMeasure):
         return np.array([np.count_nonzero(plan.sizes)], dtype=np.float64)
 
     def of_sums(self, total: Total, sums: FloatArray) -> float:
-        """Divide the records by the classes."""
         classes = int(sums[0]) + (total.n_withheld > 0)
         return total.n_records / max(classes, 1)
 
 
 class Discernibility(PooledMeasure):
-    """The sum over records of the size of their class; a withheld record counts as one among all.
+    """The sum over records of the size of their class; for a withheld record, the size of the table.
 
     Bayardo and Agrawal (ICDE 2005).
     """
@@ -278,7 +264,6 @@ class Discernibility(PooledMeasure):
     grows_with = 2
 
     def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
-        """Add up squared class sizes."""
         sizes = plan.sizes.astype(np.float64)
         return np.array([np.dot(sizes, sizes)])
 
@@ -287,32 +272,31 @@ class Discernibility(PooledMeasure):
 
 
 class ExcessiveProtection(ExpensiveMeasure):
-    """The least total distance between the curve psi and the cumulative frequencies F of a class.
+    """The minimum over classes of the distance between the curve psi and the cumulative frequencies F of a class.
 
-    Tian and Zhang, Definition 8: e = sum over k of |psi(k) - F(k)|, the minimum over classes, on induced
-    frequencies. Of several (tau,l) requirements the one that is kept most closely counts.
+    Tian and Zhang, Definition 8: e = sum over k of |psi(k) - F(k)| on induced frequencies.
+    With several (tau,l) requirements it is the minimum over these too.
     """
 
     name = "excessive-protection"
-    title = "how far the class nearest to the (tau,l) limit stays away from it; 0 is no more protection than asked for"
+    title = "distance of the class nearest to the (tau,l) limit from that limit; 0 means no excess"
     better = "lower"
 
     def applies(self, problem: Problem) -> bool:
         return any(isinstance(r.model, TauLDiversity) and not r.model.harmless for r in problem.requirements)
 
-    def of(self, problem: Problem, plan: Plan) -> float:
-        """Return the minimum over requirements and classes; 0 if no record is published."""
+    def figures(self, problem: Problem, plan: Plan) -> dict[str, float]:
         asked = tuple(r for r in problem.requirements if isinstance(r.model, TauLDiversity) and not r.model.harmless)
         least = math.inf
         for requirement, classes, _ in judge_plan(replace(problem, requirements=asked), plan):
             if isinstance(requirement.model, TauLDiversity) and classes.counts is not None:
                 limits = [float(limit) for limit in requirement.model.limits]
                 least = min(least, float(excess(classes.counts[classes.sizes > 0], limits).min(initial=math.inf)))
-        return least if math.isfinite(least) else 0.0
+        return {self.name: least if math.isfinite(least) else 0.0}
 
 
 def excess(counts: IntArray, limits: list[float]) -> FloatArray:
-    """Return (n_classes,) the sum over k of |psi(k) - F(k)|, psi being 1 beyond the given limits.
+    """Return (n_classes,) the sum over k of |psi(k) - F(k)|; psi is 1 beyond the given limits.
 
     >>> excess(np.array([[1, 1, 1, 1], [2, 1, 1, 0]]), [0.5, 0.75, 1.0])
     array([0.75, 0.  ])

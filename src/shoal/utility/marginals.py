@@ -1,4 +1,4 @@
-"""How near the shares of values, pairs and triples of values in a release are to those of its source."""
+"""The distance between a release and its source in the shares of values, pairs and triples of values."""
 
 from __future__ import annotations
 
@@ -29,35 +29,33 @@ FEWEST_SETS = 20
 _MOST_WORK = 1 << 25  # cells times sets, of each size
 LARGEST = 3  # attributes in a set
 BELOW = (
-    "The records with values are below the shuffled columns: relations between columns are further from the truth than "
-    "if there were none."
+    "The records with values score below the shuffled columns: relations between columns are further from the truth "
+    "than if the columns were independent."
 )
-UNWEIGHTED = (
-    "The release has no survey weights: its tables count every record once, those of the source by their weights."
-)
+UNWEIGHTED = "The release has no survey weights: its tables count every record once, the source's tables by weight."
 _MOST_GROUPS = 8 * MOST_BINS  # of a taxonomy, that bins are made of
 
 
 @dataclass(frozen=True, slots=True)
 class Marginals:
-    """Scores of sets of so many attributes: 1000 times the mean of what is kept (``Tables.measure_kept``)."""
+    """Scores of sets of this many attributes: 1000 times the mean of ``Tables.measure_kept``."""
 
     size: int
-    n_sets: int  # that were looked at
-    n_all: int  # that there are
-    n_rows: int  # of the source that were looked at, and no more of the release
-    n_all_rows: int  # that the source has
+    n_sets: int  # that were compared
+    n_all: int  # that exist
+    n_rows: int  # of the source that were compared, and at most as many of the release
+    n_all_rows: int  # of the source
     weighted: bool  # whether records count by their survey weights
     release: float
-    known: float  # among the records that have values, labels spread over the values that they cover
+    known: float  # among the records that have values; labels are spread over the values that they cover
     shuffled: float  # of the source with every column shuffled independently
     fresh: float  # of another sample, as large as the source, of the same population
 
     @property
     def below_shuffled(self) -> bool:
-        """Whether columns that have nothing to do with each other would be nearer; single columns never would.
+        """Whether independently shuffled columns would be closer to the source; never for single columns.
 
-        That is asked of records that have values, for it is about relations, not about what is suppressed.
+        The comparison uses records that have values, because it is about relations and not about suppression.
         """
         return self.size > 1 and self.known < self.shuffled
 
@@ -70,14 +68,14 @@ class Marginals:
 
 
 def describe_marginals(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say what the scores of the largest sets are, given those of all sizes as JSON has them.
+    """Describe the scores of the largest sets, given the scores of all sizes as JSON.
 
     >>> describe_marginals([Marginals(3, 10, 84, 9000, 9000, False, 729.4, 812.0, 786.0, 958.6).as_dict()])[0]
     'Kept of tables of 3 columns: 72.9% (81.2% among records with values); columns shuffled independently would keep
     78.6%, a fresh sample 95.9% (10 of 84 tables compared).'
     """
     if not found:
-        return ["Its tables were not compared with those of the source: there is no column to compare."]
+        return ["The release was not compared with the source: no column can be compared."]
     last = found[-1]
     parts = (("n_sets", "n_all", "tables compared"), ("n_rows", "n_all_rows", "records, drawn at random"))
     said = [f"{last[part]:,} of {last[whole]:,} {what}" for part, whole, what in parts if last[part] < last[whole]]
@@ -105,14 +103,14 @@ class Bins:
         return len(self.bins)
 
     def count(self, places: Sequence[int], records: FloatArray | None = None) -> FloatArray:
-        """Return the source's table of these attributes, one axis each, or that of some *records* of each cell."""
+        """Return the source's table of these attributes, one axis each; *records* replaces the records of each cell."""
         shape = [len(self.edges[place]) - 1 for place in places]
         key = pack([self.bins[place] for place in places], shape)
         return sum_weights(key, self.records if records is None else records, math.prod(shape)).reshape(shape)
 
 
 def choose_bins(attributes: Sequence[Attribute], codes: Sequence[AnyIntArray], records: FloatArray) -> Bins:
-    """Choose the bins of attributes whose values *records* of each cell have."""
+    """Choose the bins of attributes from the cells' codes and their numbers of *records*."""
     edges = tuple(
         find_edges(one.taxonomy, sum_weights(own, records, one.taxonomy.n_leaves))
         for own, one in zip(codes, attributes, strict=True)
@@ -123,13 +121,12 @@ def choose_bins(attributes: Sequence[Attribute], codes: Sequence[AnyIntArray], r
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Bins):
-    """The tables of source and release over the same bins of each attribute, labels read as the release suggests."""
+    """The tables of source and release over the same bins of each attribute."""
 
     published: Tables
 
     @classmethod
     def of(cls, problem: Problem, rows: Rows, weights: FloatArray | None = None) -> Comparison:
-        """Choose the bins by the source."""
         records = problem.cells.counts.astype(np.float64) if weights is None else problem.cells.counts * weights
         chosen = choose_bins((*problem.quasi, *problem.sensitive), problem.cells.codes, records)
         return cls(chosen.edges, chosen.bins, records, rows.read_labels().tabulate(chosen.edges))
@@ -138,10 +135,10 @@ class Comparison(Bins):
 def score_marginals(
     problem: Problem, rows: Rows, weights: FloatArray | None = None, *, most_sets: int | None = None, seed: int = 0
 ) -> tuple[Marginals, ...]:
-    """Return the scores of sets of one, two and three attributes; the last are those of the largest sets.
+    """Return the scores of sets of one, two and three attributes; the last entry is for the largest sets.
 
-    *rows* is what ``view_plan`` says that a plan publishes; *weights* are those that records of each cell have in a
-    survey, if there are any: give them to both. Quasi and sensitive attributes are compared, each in at most 20 bins.
+    ``view_plan`` returns the *rows*. *weights* are the mean survey weights of the records of each cell, if there are
+    any; ``view_plan`` needs them too. Quasi and sensitive attributes are compared, each in at most 20 bins.
     """
     compared = Comparison.of(problem, rows, weights)
     reference = Reference(compared, problem.cells.counts, weighted=weights is not None, most_sets=most_sets, seed=seed)
@@ -151,11 +148,11 @@ def score_marginals(
 class Reference:
     """The tables of a source over its bins, and how far shuffled columns and a fresh sample are from them.
 
-    Of each size all sets are looked at or, if they are more than *most_sets*, that many at random: 800, or fewer for
-    tables of more than 40,000 cells. *counts* are the records of each cell, whatever they weigh.
+    All sets of a size are compared or, if there are more than *most_sets*, that many random ones: 800, or fewer for
+    tables of more than 40,000 cells. *counts* are the numbers of records in each cell, regardless of weights.
 
-    Two random halves of the source are at a distance d from each other; samples as large as the source, with half the
-    variance, are at about d / sqrt(2).
+    Two random halves of the source are at a distance d from each other; samples as large as the source have half the
+    variance, so they are at about d / sqrt(2).
     """
 
     def __init__(
@@ -168,7 +165,6 @@ class Reference:
         most_sets: int | None = None,
         seed: int = 0,
     ) -> None:
-        """Choose the sets, and measure the baselines."""
         rng, n = np.random.default_rng(seed), source.n_attributes
         if most_sets is None:
             most_sets = min(max(_MOST_WORK // max(len(counts), 1), FEWEST_SETS), MOST_SETS)
@@ -185,10 +181,10 @@ class Reference:
             )
 
         self._sets = [list(choose_sets(n, size, most_sets, rng)) for size in range(1, min(LARGEST, n) + 1)]
-        self._baselines = [_score([compare(places) for places in sets]) for sets in self._sets]
+        distances = [np.mean([compare(places) for places in sets], axis=0) for sets in self._sets]
+        self._baselines = [(1000 * (1 - mean)).tolist() for mean in distances]
 
     def score(self, published: Tables) -> tuple[Marginals, ...]:
-        """Return the scores of a release's tables, by sizes of sets."""
         found = []
         for sets, (shuffled, fresh) in zip(self._sets, self._baselines, strict=True):
             kept = [published.measure_kept(places, self._source.count(places)) for places in sets]
@@ -199,12 +195,8 @@ class Reference:
         return tuple(found)
 
 
-def _score(distances: Sequence[Sequence[float]]) -> list[float]:
-    return [1000 * (1 - float(mean)) for mean in np.mean(distances, axis=0)]
-
-
 def average_weights(batches: Iterable[LocatedBatch], counted: CountedCells, name: str) -> FloatArray:
-    """Return (n_cells,) the mean survey weight, in a column of this name, of the records of each counted cell."""
+    """Return (n_cells,) the mean survey weight in column *name* of the records of each counted cell."""
     sums = np.zeros(len(counted.run.counts))
     for located in batches:
         sums += sum_weights(located.cells, read_weights(located.batch[name], name), len(sums))
@@ -212,7 +204,7 @@ def average_weights(batches: Iterable[LocatedBatch], counted: CountedCells, name
 
 
 def read_weights(column: pa.Array | pa.ChunkedArray, name: str) -> FloatArray:
-    """Return (n_rows,) the survey weights of records; anything but numbers of at least 0 is an error.
+    """Return (n_rows,) the survey weights of records; values that are not numbers of at least 0 are an error.
 
     >>> read_weights(pa.array(["12.5", "3"]), "weight")
     array([12.5,  3. ])
@@ -222,23 +214,20 @@ def read_weights(column: pa.Array | pa.ChunkedArray, name: str) -> FloatArray:
     wrong = int((~(numeric & (weights >= 0) & (weights < math.inf))).sum())
     if wrong:
         raise InputError(
-            f"column {name!r} has the role weight, but {wrong:,} of {count_noun(len(weights), 'value')} that were read "
-            "are missing, negative or no numbers; correct them, or give the column another role"
+            f"column {name!r} has the role weight, but {wrong:,} of the {count_noun(len(weights), 'value')} read are "
+            "missing, negative or not numbers; correct them, or give the column another role"
         )
     return weights
 
 
 def check_weights(source: Source, weight: str) -> None:
-    """Raise unless every record has a weight of at least 0, and one has more."""
-    some = False
-    for batch in source.batches([weight]):
-        some = bool(some or (read_weights(batch.column(0), weight) > 0).any())
-    if not some:
+    """Raise unless all weights are at least 0 and one is positive."""
+    if not sum(read_weights(batch.column(0), weight).sum() for batch in source.batches([weight])):
         raise InputError(f"all survey weights, in column {weight!r}, are 0; correct them, or give it another role")
 
 
 def choose_sets(n_attributes: int, size: int, most: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
-    """Yield all sets of so many attributes, or different ones at random if there are more than *most*."""
+    """Yield all sets of this size, or *most* different random ones if there are more."""
     if math.comb(n_attributes, size) <= most:
         yield from combinations(range(n_attributes), size)
         return
@@ -251,7 +240,7 @@ def choose_sets(n_attributes: int, size: int, most: int, rng: np.random.Generato
 
 
 def measure_distance(one: FloatArray, other: FloatArray) -> float:
-    """Return the total variation distance of two tables of counts: 0 if shares are equal, 1 if no cell is common.
+    """Return the total variation distance of two tables: 0 if their shares are equal, 1 if no cell is in both.
 
     >>> measure_distance(np.array([3.0, 1.0]), np.array([1.0, 1.0])), measure_distance(np.zeros(2), np.ones(2))
     (0.25, 1.0)
@@ -262,10 +251,11 @@ def measure_distance(one: FloatArray, other: FloatArray) -> float:
 
 
 def find_edges(taxonomy: Taxonomy, records: FloatArray) -> IntArray:
-    """Return where the bins of an attribute's leaves begin and end.
+    """Return the edges of the bins of an attribute's leaves.
 
-    Leaves are bins if they are few. Else bins end where values do or, if these are very many, groups of the taxonomy
-    (round numbers, months, prefixes), and have about as many records each. Missing values are a bin of their own.
+    If there are few leaves, each is a bin. Otherwise bins end at values or, if there are very many, at groups of the
+    taxonomy (round numbers, months, prefixes), and have about the same number of records each. Missing values have
+    their own bin.
 
     >>> from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
     >>> find_edges(IntervalsTaxonomy(min=0, max=999, widths=(50, 500)).build(None), np.ones(1000)).tolist()[:5]

@@ -1,4 +1,4 @@
-"""Tables in groups of equal rows, every value a range of leaves: the original and the published alike."""
+"""Published and original tables as groups of equal rows whose values are ranges of leaves."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import kernel, same_rows
+from shoal.core.kernels import same_rows
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, SlicedPlan
 from shoal.plan.synthetic import SyntheticPlan
 
-_DENSE = 1 << 16  # cells of a table that is spread at once,
-_PER_ROW = 16  # and more if there are many rows
-_LEAST = 1e-9  # of the mean, for leaves that no label suggests: so that each range has some weight
+_DENSE = 1 << 16  # cells of a table that is spread in one step
+_PER_ROW = 16  # the same for each row, if there are many rows
+_LEAST = 1e-9  # share of the mean density, so leaves without labels keep a positive weight
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
     """One attribute: row i has the leaf range ``lo[item[i]]:hi[item[i]]``.
 
-    Its records lie in the range in proportion to the weight of leaves; ``below[v]`` is the weight of those before v.
+    A range's records are spread over it in proportion to the weights of its leaves; ``below[v]`` is the total weight of
+    the leaves before v.
     """
 
     item: CodeArray  # (n_rows,)
@@ -36,13 +37,12 @@ class Column:
 
     @classmethod
     def of_leaves(cls, codes: AnyIntArray, n_leaves: int) -> Column:
-        """Every row has a leaf."""
         leaves = np.arange(n_leaves + 1, dtype=np.int32)
         return cls(codes.astype(np.int32), leaves[:-1], leaves[1:], leaves.astype(np.float64))
 
     @classmethod
     def of_ranges(cls, lo: CodeArray, hi: CodeArray, below: FloatArray) -> Column:
-        """Every row has a range; equal ones are listed once.
+        """Return a column of ranges, one for each row; equal ranges are listed once.
 
         >>> column = Column.of_ranges(np.array([0, 2, 0]), np.array([2, 3, 2]), np.arange(4.0))
         >>> column.item.tolist(), column.lo.tolist(), column.hi.tolist()
@@ -75,10 +75,10 @@ class Column:
         return np.asarray((end - begin) / (self.below[self.hi] - self.below[self.lo]))
 
     def read_labels(self, records: FloatArray) -> Column:
-        """Return the column with the *records* of each range spread as the column itself suggests.
+        """Return the column with the *records* of each range spread by the density that the column itself suggests.
 
-        That is in proportion to what each leaf has when the records of all ranges are spread by the weights of leaves;
-        docs/adr/0022-utility.md says why. Ranges that do not overlap are spread as before.
+        The density of a leaf is its share when the records of all ranges are spread by the weights of leaves;
+        docs/adr/0022-utility.md explains why. Ranges that overlap no other are spread as before.
 
         >>> half = Column.of_ranges(np.array([0, 0]), np.array([1, 2]), np.arange(3.0))
         >>> half.read_labels(np.array([8.0, 2.0])).bin(np.arange(3)).shares
@@ -106,18 +106,18 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned:
-    """One attribute: of the records of row i the share ``shares[item[i], v]`` lies in bin v.
+    """One attribute: the share ``shares[item[i], v]`` of the records of row i lies in bin v.
 
     Suppressed records are in no bin.
     """
 
     item: CodeArray  # (n_rows,)
     shares: FloatArray  # (n_items, n_bins)
-    precision: float = 1.0  # mean of the labels of records that are not suppressed; 1: all are values
+    precision: float = 1.0  # mean precision of the labels that are not suppressed; 1 for single values
 
     @classmethod
     def of(cls, item: AnyIntArray, shares: FloatArray, precision: FloatArray, records: FloatArray) -> Binned:
-        """Take the shares and the precision of labels, equal shares once; a label without precision is suppressed."""
+        """Return a binned column with equal shares listed once; a label with precision 0 is suppressed."""
         shown = precision > 0
         counts = sum_weights(item, records, len(shown)) * shown
         distinct, which = np.unique(shares * shown[:, np.newaxis], axis=0, return_inverse=True)
@@ -131,17 +131,17 @@ class Binned:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Groups of equal rows: quasi attributes, then sensitive ones, and how many records have them."""
+    """Groups of equal rows: a column for each quasi attribute, then for each sensitive one, and the records of each
+    group.
+    """
 
     columns: tuple[Column, ...]
     records: FloatArray  # (n_rows,)
 
     def read_labels(self) -> Rows:
-        """Return the same rows, with the records of wide ranges spread as narrower ones suggest."""
         return replace(self, columns=tuple(column.read_labels(self.records) for column in self.columns))
 
     def tabulate(self, edges: Sequence[IntArray]) -> Tables:
-        """Return the expected tables over bins between the *edges* of each attribute."""
         columns = tuple(column.bin(own) for column, own in zip(self.columns, edges, strict=True))
         return Tables(columns, self.records)
 
@@ -185,7 +185,7 @@ def spread_records(columns: Sequence[Binned], records: FloatArray) -> FloatArray
     """
     shape = [len(column.shares) for column in columns]
     if len(columns) > 1 and math.prod(shape) > max(_DENSE, _PER_ROW * len(records)):
-        # it is faster to spread the column of most items first
+        # a dense table would be too large, so the column with most items is spread first
         at = int(np.argmax(shape))
         widest, others = columns[at], [*columns[:at], *columns[at + 1 :]]
         found = [spread_records(others, records * share) for share in widest.shares.T[:, widest.item]]
@@ -200,15 +200,14 @@ def spread_records(columns: Sequence[Binned], records: FloatArray) -> FloatArray
 
 
 def sum_weights(group: AnyIntArray, weights: FloatArray, n_groups: int) -> FloatArray:
-    """Return (n_groups,) the sum of the weights of each group."""
     return np.bincount(group, weights, n_groups).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicedRows(Rows):
-    """Groups of equal records in one bucket, of which only the attributes of one part are known together.
+    """Groups of equal records in one bucket; only the attributes of one part are known together.
 
-    ``columns`` are the narrowest published values of each attribute, ``held`` those of each part.
+    ``columns`` has the narrowest published values of each attribute, ``held`` the columns of each part.
     """
 
     bucket: CodeArray  # (n_rows,)
@@ -217,40 +216,36 @@ class SlicedRows(Rows):
 
     @classmethod
     def of(cls, problem: Problem, plan: SlicedPlan, weights: FloatArray | None = None) -> SlicedRows:
-        """Return what a plan publishes; *weights* counts only a share of each cell's records."""
+        """Return the rows that a plan publishes; *weights* counts a share of each cell's records."""
         pieces = plan.pieces
         records = pieces.records.astype(np.float64)
         held = tuple(_part_columns(problem, part, pieces.cell) for part in plan.parts)
-        columns = tuple(_narrowest(held, place) for place in range(len(problem.quasi) + len(problem.sensitive)))
+        columns = tuple(  # from the part where its ranges are narrowest
+            min(
+                (part[place] for part in held if place in part),
+                key=lambda column: int((column.hi - column.lo)[column.item].sum()),
+            )
+            for place in range(len(problem.quasi) + len(problem.sensitive))
+        )
         shown = records if weights is None else records * weights[pieces.cell]
         parts = tuple(tuple(columns_of) for columns_of in held)
         return cls(columns, shown, pieces.bucket.astype(np.int32), parts, held)
 
     def read_labels(self) -> SlicedRows:
-        """Return the same rows, with the records of wide ranges spread as narrower ones of their part suggest."""
         held = tuple({at: column.read_labels(self.records) for at, column in part.items()} for part in self.held)
         return replace(self, held=held)
 
     def tabulate(self, edges: Sequence[IntArray]) -> SlicedTables:
-        """Return the expected tables if every linking of parts within a bucket is as likely."""
         columns = tuple(column.bin(own) for column, own in zip(self.columns, edges, strict=True))
         held = tuple({place: column.bin(edges[place]) for place, column in part.items()} for part in self.held)
         return SlicedTables(columns, self.records, self, held)
 
     def groups(self, shared: Collection[int], holder: int) -> tuple[CodeArray, int]:
-        """Return (n_rows,) the number of each row's bucket and values of shared attributes, and how many there are."""
+        """Return (n_rows,) the number of each row's bucket and shared values, and how many such groups there are."""
         if not shared:
             return self.bucket, int(self.bucket.max(initial=-1)) + 1
         first, group = same_rows([self.bucket, *(self.held[holder][place].item for place in shared)])
         return group, len(first)
-
-
-class Entries(NamedTuple):
-    """Weights of cells in groups: group g has the entries ``first[g]:first[g + 1]``."""
-
-    first: IntArray
-    cell: IntArray
-    weight: FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,8 +258,8 @@ class SlicedTables(Tables):
     def expect(self, places: Sequence[int]) -> FloatArray:
         """Return the table of at most three attributes, one axis each.
 
-        It is exact if a part has all. Of parts that are not linked directly only the bucket counts as a link, which can
-        only understate how attributes depend on each other.
+        It is exact if one part has all of them. Parts that share no attribute are linked only by their bucket, which
+        can understate how attributes depend on each other, never overstate it.
         """
         parts = self._choose_parts(places)
         used = list(dict.fromkeys(parts))
@@ -272,22 +267,24 @@ class SlicedTables(Tables):
             return spread_records([self.held[used[0]][place] for place in places], self.records)
         shared = set(self.held[used[0]]) & set(self.held[used[1]]) if len(used) == 2 else set()
         group, n_groups = self.rows.groups(sorted(shared), used[0])
-        size = sum_weights(group, self.records, n_groups)
-        factors, order, shape = [], [], [1, 1, 1]
-        for at, part in enumerate(used):
+        size = np.maximum(sum_weights(group, self.records, n_groups), _LEAST)[:, np.newaxis]
+        factors, order = [], []
+        for part in used:
             own = [axis for axis, chosen in enumerate(parts) if chosen == part]
             columns = [self.held[part][places[axis]] for axis in own]
-            factors.append(_list_entries(columns, group, n_groups, self.records))
+            factors.append(_spread_groups(columns, group, n_groups, self.records))
             order += own
-            shape[at] = math.prod(column.n_bins for column in columns)
-        if len(used) == 2:
-            factors.append(Entries(np.arange(n_groups + 1), np.zeros(n_groups, dtype=np.int64), size))
-        table = multiply_entries(factors[0], factors[1], factors[2], size, np.zeros(shape))
+        first, second, *third = factors
+        thirds = third[0].toarray() / size if third else np.ones((n_groups, 1))
+        tables = [first.multiply(weights[:, np.newaxis] / size).T @ second for weights in thirds.T]
+        table = np.stack([each.toarray() for each in tables], axis=-1)
         axes = [self.columns[places[axis]].n_bins for axis in order]
         return np.asarray(table.reshape(axes).transpose(np.argsort(order)))
 
     def _choose_parts(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Return the part that each attribute is taken from: few parts, and such that share attributes."""
+        """Return the part that each attribute is read from: as few parts as possible, preferably with shared
+        attributes.
+        """
 
         def judge(chosen: tuple[int, ...]) -> tuple[int, int]:
             used = {part: set(self.held[part]) for part in chosen}
@@ -297,8 +294,10 @@ class SlicedTables(Tables):
         return min(product(*choices), key=judge)
 
 
-def _list_entries(columns: Sequence[Binned], group: CodeArray, n_groups: int, records: FloatArray) -> Entries:
-    """Return the records of each group, spread over the cells of the columns' bins."""
+def _spread_groups(columns: Sequence[Binned], group: CodeArray, n_groups: int, records: FloatArray) -> Any:
+    """Return (n_groups, n_cells) the records of each group, spread over the columns' bins, as a sparse array."""
+    from scipy.sparse import csr_array  # slow to load
+
     row, same = same_rows([group, *(column.item for column in columns)])
     weight, cell = sum_weights(same, records, len(row)), np.zeros(len(row), dtype=np.int64)
     for column in columns:
@@ -309,28 +308,15 @@ def _list_entries(columns: Sequence[Binned], group: CodeArray, n_groups: int, re
         at = start[column.item[row]][each] + np.arange(len(each)) - np.repeat(np.cumsum(times) - times, times)
         cell = cell[each] * column.n_bins + bins[at]
         weight, row = weight[each] * column.shares[item[at], bins[at]], row[each]
-    return Entries(np.searchsorted(group[row], np.arange(n_groups + 1)), cell, weight)
-
-
-@kernel
-def multiply_entries(a: Entries, b: Entries, c: Entries, size: FloatArray, table: FloatArray) -> FloatArray:
-    """Add to the table the products of the three factors' weights in each group, over the square of its size."""
-    for group in range(len(size)):
-        if size[group] == 0.0:
-            continue
-        for i in range(a.first[group], a.first[group + 1]):
-            for j in range(b.first[group], b.first[group + 1]):
-                both = a.weight[i] * b.weight[j] / (size[group] * size[group])
-                for k in range(c.first[group], c.first[group + 1]):
-                    table[a.cell[i], b.cell[j], c.cell[k]] += both * c.weight[k]
-    return table
+    n_cells = math.prod(column.n_bins for column in columns)
+    return csr_array((weight, (group[row], cell)), shape=(n_groups, n_cells))
 
 
 def rows_published(problem: Problem, plan: Plan, weights: FloatArray | None = None) -> Rows:
-    """Return what a plan publishes, without the withheld records.
+    """Return the rows that a plan of classes publishes, without withheld records.
 
-    Records under a quasi range count for all its leaves evenly, those under a generalized sensitive value for the
-    leaves below it that occur in the original table.
+    A quasi range is spread evenly over its leaves, a generalized sensitive value over the leaves below it that occur in
+    the original table.
     """
     cell, class_of, records, target = plan.pieces(problem.cells.counts)
     weighted = records.astype(np.float64) if weights is None else records * weights[cell]
@@ -360,7 +346,6 @@ def _sensitive(problem: Problem, plan: Plan, place: int, cell: IntArray, target:
 
 
 def _part_columns(problem: Problem, part: Part, cell: IntArray) -> dict[int, Column]:
-    """Return what one part publishes of the rows, by places."""
     columns = {}
     for j, place in enumerate(part.quasi):
         n_leaves = problem.quasi[place].taxonomy.n_leaves
@@ -376,16 +361,10 @@ def _part_columns(problem: Problem, part: Part, cell: IntArray) -> dict[int, Col
     return columns
 
 
-def _narrowest(held: Sequence[dict[int, Column]], place: int) -> Column:
-    """Return an attribute's values in the part where they cover fewest leaves."""
-    candidates = [columns[place] for columns in held if place in columns]
-    return min(candidates, key=lambda column: int((column.hi - column.lo)[column.item].sum()))
-
-
 def view_plan(problem: Problem, plan: Plan | SlicedPlan | SyntheticPlan, weights: FloatArray | None = None) -> Rows:
-    """Return what somebody reads from the rows of any plan; *weights* counts a share of each cell's records.
+    """Return the rows that a plan publishes; *weights* counts a share of each cell's records.
 
-    Of a plan that publishes averages of its classes, what is published is known to its method.
+    For a method that publishes averages, its form of release supplies the plan that readers see.
     """
     if isinstance(plan, SlicedPlan):
         return SlicedRows.of(problem, plan, weights)

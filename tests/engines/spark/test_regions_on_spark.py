@@ -39,7 +39,7 @@ from shoal.engines.spark.regions import (
 from shoal.engines.spark.rewriting import OrderHeap
 from shoal.plan.counted import Thinning
 from shoal.policy.policy import Policy
-from shoal.release.regions import column_regions
+from shoal.release.publication import column_regions
 from shoal.release.release import Release
 from shoal.sources.base import SourceOptions
 from shoal.sources.columns import UNCHANGED

@@ -36,7 +36,7 @@ from shoal.policy.policy import Policy
 from shoal.release.columns import key_ranges, value_indices
 from shoal.release.figures import Findings
 from shoal.release.forms.base import find_form
-from shoal.release.regions import RegionalPublication
+from shoal.release.publication import RegionalPublication
 from shoal.release.rows import RowNumbers
 from shoal.sources.base import Source
 

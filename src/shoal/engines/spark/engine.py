@@ -25,8 +25,7 @@ from shoal.plan.cells import KeyLayout, Run, RunStack
 from shoal.plan.counted import Factored, LocatedBatch, Thinning, pack_keys
 from shoal.policy.policy import Policy
 from shoal.release.forms.classes import GeneralizedPublication
-from shoal.release.publication import ClassPublication, Publication, PublishedRows
-from shoal.release.regions import RegionalPublication
+from shoal.release.publication import ClassPublication, Publication, PublishedRows, RegionalPublication
 from shoal.release.witness import ROW
 from shoal.sources.base import Source, SourceOptions, layers
 from shoal.sources.frames import is_spark_frame

@@ -25,7 +25,7 @@ from shoal.engines.regions.routing import RegionCounts, Routed, Router, part_row
 from shoal.engines.spark.rewriting import RowsOnSpark, chance_for, scatter
 from shoal.policy.policy import Policy
 from shoal.release.figures import Findings
-from shoal.release.regions import RegionalPublication
+from shoal.release.publication import RegionalPublication
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
     Form,

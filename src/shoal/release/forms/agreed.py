@@ -1,8 +1,8 @@
-"""Releases by an agency's plan: what a plan promises, its written form, and what is published by it.
+"""Releases by an agency's plan: the plan's promises, its written form, and its publication.
 
-A plan holds no counts of people, only classes and numbers. Its ``digest`` is the SHA-256 of the rest, as JSON with
-sorted keys and no blanks. It finds mistakes and careless edits; it is no signature. The models here cannot be named in
-a policy: they need a plan.
+A plan has no counts of people, only classes and numbers. Its ``digest`` is the SHA-256 of the other keys, as JSON with
+sorted keys and no blanks. It detects mistakes and careless edits; it is not a signature. A policy cannot name the
+models defined here, because they need a plan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shoal.plan.counted import CountedCells
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
-from shoal.release.forms.base import EXACT, LABELS, Form, OwnColumn, Section, quote
+from shoal.release.forms.base import EXACT, LABELS, OwnColumn, Section, quote
 from shoal.release.forms.classes import Classes, GeneralizedPublication
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
@@ -42,7 +42,7 @@ PLAN_FILE = "plan.json"
 FORMAT = 2
 KIND = "shoal-agency-plan"
 MOST_RECORDS = 2**53  # more records than any table has
-FEWEST_COMBINATIONS = 20  # from which on it is no chance if each occurs an even number of times
+FEWEST_COMBINATIONS = 20  # with fewer, all of them may have an even count by chance
 _NUMBERS = ("delta", "p", "eta", "n", "n_tight", "records", "m", "classes")
 _LISTS = ("quasi", "points", "runs", "values")
 _KEYS = {"format", "kind", "sensitive", "order", "arrangement", "promise", "digest", *_NUMBERS, *_LISTS}
@@ -52,13 +52,13 @@ ENTROPY = "entropy-l-delta-diversity"
 PARAMETERS = {L_DIVERSITY: "l", K_ANONYMITY: "k", ENTROPY: "l"}
 _WHOLE = (L_DIVERSITY, K_ANONYMITY)
 Delta = Annotated[
-    float, Field(gt=0, lt=1, description="how probably an owner with enough records has to wait for more")
+    float, Field(gt=0, lt=1, description="probability that an owner with enough records has to wait for more")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Every class has at least this many values, records, or this exponential of its entropy.
+    """Every class has at least this number of values or records, or this exponential of its entropy.
 
     >>> Promise("k-delta-anonymity", 5).parameter
     'k'
@@ -68,7 +68,7 @@ class Promise:
     least: int | float
 
     def __post_init__(self) -> None:
-        """Refuse models that are not known and numbers that promise nothing."""
+        """Refuse unknown models and numbers that promise nothing."""
         if self.model not in PARAMETERS:
             raise UsageError(f"unknown promise {self.model!r}; known are {', '.join(PARAMETERS)}")
         name = self.parameter
@@ -87,26 +87,24 @@ class Promise:
     def document(self) -> dict[str, object]:
         return {"model": self.model, self.parameter: self.least}
 
-
-def parse_promise(document: Mapping[str, Any]) -> Promise:
-    """Read a promise of a plan file; anything but a model and its number is a ``ValueError``."""
-    model = document["model"]
-    if not isinstance(model, str) or set(document) != {"model", PARAMETERS.get(model)}:
-        raise ValueError("no promise")
-    try:
-        return Promise(model, document[PARAMETERS[model]])
-    except UsageError as error:
-        raise ValueError(str(error)) from None
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Promise:
+        """Read the promise of a plan file; anything but a model and its number is a ``ValueError``."""
+        model = document["model"]
+        if not isinstance(model, str) or set(document) != {"model", PARAMETERS.get(model)}:
+            raise ValueError("not a promise")
+        try:
+            return cls(model, document[PARAMETERS[model]])
+        except UsageError as error:
+            raise ValueError(str(error)) from None
 
 
 class LDeltaDiversity(DistinctLDiversity):
-    """Every class shows the l values that the plan names for it. Rameshwar and Tandon, Definition 4.1."""
+    """Every class has the l values that the plan names for it. Rameshwar and Tandon, Definition 4.1."""
 
     name = L_DIVERSITY
     title = "every class shows the l sensitive values that the plan names for it (`values`)"
-    weaknesses = (
-        "It holds among releases by the same plan. It says which values a class shows, not how often each of them."
-    )
+    weaknesses = "It holds among releases by the same plan. It bounds the values of a class, not their frequencies."
 
     delta: Delta
 
@@ -148,7 +146,7 @@ class AgreedPlan:
     sensitive: str
     sensitive_values: tuple[str, ...]
     promise: Promise
-    values: CodeArray  # (n_classes, l) into sensitive_values, ascending: what every release shows; else (n_classes, 0)
+    values: CodeArray  # (n_classes, l) into sensitive_values, ascending, for l-diversity; otherwise (n_classes, 0)
     delta: float
     p: float
     eta: float
@@ -164,7 +162,7 @@ class AgreedPlan:
     def locate(self, codes: Sequence[IntArray]) -> CodeArray:
         """Return (n_rows,) the class, from 0, of rows given as codes into the quasi values; -1 outside the domain.
 
-        A code that is no place in the values of its attribute stands for a value that is not known.
+        Codes that are not places of values represent unknown values.
         """
         sizes = [len(values) for values in self.quasi_values]
         known = np.logical_and.reduce([(c >= 0) & (c < size) for c, size in zip(codes, sizes, strict=True)])
@@ -181,14 +179,13 @@ class AgreedPlan:
 
 
 def digest_plan(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a plan without its digest."""
     rest = {key: value for key, value in document.items() if key != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def read_plan(path: Path) -> AgreedPlan:
-    """Read a plan; one that was altered, or that contradicts itself, is refused."""
+    """Read a plan; refuse it if it was altered or contradicts itself."""
     return parse_plan(read_plan_file(path), path.name)
 
 
@@ -200,7 +197,7 @@ def read_plan_file(path: Path) -> bytes:
 
 
 def parse_plan(content: bytes, name: str) -> AgreedPlan:
-    """Read a plan from the content of its file; a key that comes twice makes it no plan."""
+    """Read a plan from the content of its file; duplicate keys are refused."""
     try:
         document = read_json(content)
     except ValueError:
@@ -209,7 +206,7 @@ def parse_plan(content: bytes, name: str) -> AgreedPlan:
 
 
 def check_plan(document: Any, name: str) -> AgreedPlan:
-    """Check a plan that was read from anywhere."""
+    """Check a plan that was parsed from JSON."""
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise InputError(f"{name} is not an agency's plan")
     if document.get("format") != FORMAT:
@@ -219,7 +216,7 @@ def check_plan(document: Any, name: str) -> AgreedPlan:
     except (ValueError, TypeError, RecursionError):
         right = False
     if not right:
-        raise InputError(f"{name} was altered: its digest is not that of its content; fetch the plan again")
+        raise InputError(f"{name} was altered: its digest does not match its content; fetch the plan again")
     if set(document) != _KEYS:
         raise InputError(f"{name} has not the keys of a plan: {', '.join(sorted(set(document) ^ _KEYS))}")
     try:
@@ -230,7 +227,7 @@ def check_plan(document: Any, name: str) -> AgreedPlan:
 
 
 class _ContradictionError(ValueError):
-    """What does not fit, in words that hold nothing of the file."""
+    """A contradiction, described without any content of the file."""
 
 
 def _read_document(document: dict[str, Any]) -> AgreedPlan:
@@ -251,19 +248,28 @@ def _read_document(document: dict[str, Any]) -> AgreedPlan:
     _demand(int(runs[:, 1].sum()) == n_points, "a class for every point")
     n_classes, numbers = document["classes"], np.unique(runs[:, 0])
     _demand(len(numbers) == n_classes == numbers[-1] and numbers[0] == 1, "classes from 1 on")
-    n, n_tight, records = (document[key] for key in ("n", "n_tight", "records"))
-    _demand(all(type(number) is int for number in (n, n_tight, records, n_classes)), "whole numbers")
-    delta, p, eta, m = (_read_number(document[key]) for key in ("delta", "p", "eta", "m"))
+    counts = {key: document[key] for key in ("n", "n_tight", "records", "classes")}
+    _demand(all(type(number) is int for number in counts.values()), "whole numbers")
+    n, n_tight, records, _ = counts.values()
+    _demand(all(type(document[key]) in (int, float) for key in ("delta", "p", "eta", "m")), "numbers")
+    delta, p, eta, m = (float(document[key]) for key in ("delta", "p", "eta", "m"))
     _demand(0 < delta < 1 and 0 <= eta < p <= 1, "0 < delta < 1 and eta < p <= 1")
     _demand(1 <= n_tight <= n and records in (n, n_tight), "n_tight <= n, and one of these for the records")
-    promise = parse_promise(document["promise"])
+    promise = Promise.parse(document["promise"])
     _demand(max(n, promise.least) <= MOST_RECORDS, "numbers of records that can be counted")
+    class_values = np.empty((n_classes, 0), dtype=np.int64)
     if promise.model == L_DIVERSITY:
         _demand(n_classes <= m * (1 + 1e-9), "no more classes than m")
+        class_values = _read_integers(document["values"])
+        _demand(class_values.shape == (n_classes, promise.least), "l values for every class")
+        inside = class_values.min() >= 0 and class_values.max() < len(sensitive)
+        _demand(inside, "values of classes among the sensitive values")
+        _demand(bool((np.diff(class_values, axis=1) > 0).all()), "values of classes in ascending order")
     else:
         _demand(n_tight == n and m == n_classes, "one number of records, and m classes")
+        _demand(document["values"] == [], "values of classes for l-diversity only")
     (name,) = _read_texts([document["sensitive"]["name"]])
-    _demand(name not in names, "a sensitive attribute besides the quasi ones")
+    _demand(name not in names, "a sensitive attribute that is not quasi")
     return AgreedPlan(
         quasi=names,
         quasi_values=values,
@@ -272,37 +278,22 @@ def _read_document(document: dict[str, Any]) -> AgreedPlan:
         sensitive=name,
         sensitive_values=sensitive,
         promise=promise,
-        values=_read_values(document["values"], promise, n_classes, len(sensitive)),
+        values=class_values.astype(np.int32),
+        **counts,
         delta=delta,
         p=p,
         eta=eta,
-        n=n,
-        n_tight=n_tight,
-        records=records,
         m=m,
-        classes=n_classes,
         order=str(document["order"]),
         arrangement=str(document["arrangement"]),
         digest=str(document["digest"]),
     )
 
 
-def _read_values(lists: Any, promise: Promise, n_classes: int, n_values: int) -> CodeArray:
-    """Return (n_classes, l) the values that each class must show; no values unless the promise is about them."""
-    if promise.model != L_DIVERSITY:
-        _demand(lists == [], "values of classes for l-diversity only")
-        return np.empty((n_classes, 0), dtype=np.int32)
-    values = _read_integers(lists)
-    _demand(values.shape == (n_classes, promise.least), "l values for every class")
-    _demand(values.min() >= 0 and values.max() < n_values, "values of classes among the sensitive values")
-    _demand(bool((np.diff(values, axis=1) > 0).all()), "values of classes in ascending order")
-    return values.astype(np.int32)
-
-
 def _read_texts(values: Any) -> tuple[str, ...]:
     _demand(isinstance(values, list) and all(type(value) is str for value in values), "lists of texts")
     _demand(len(set(values)) == len(values), "every value once")
-    "".join(values).encode()  # half a character, which only JSON can write, is a ValueError
+    "".join(values).encode()  # a lone surrogate, which only JSON can write, is a ValueError
     return tuple(values)
 
 
@@ -312,53 +303,41 @@ def _read_integers(values: Any) -> IntArray:
     return array.astype(np.int64)
 
 
-def _read_number(value: Any) -> float:
-    _demand(type(value) in (int, float), "numbers")
-    return float(value)
-
-
 def _demand(holds: bool, what: str) -> None:
     if not holds:
         raise _ContradictionError(f"a plan has {what}")
 
 
 def make_model(agreed: AgreedPlan) -> PrivacyModel:
-    """Return what the plan promises, as a model."""
     parameters = {agreed.promise.parameter: agreed.promise.least, "delta": agreed.delta}
     return MODELS[agreed.promise.model].model_validate(parameters)
 
 
 _MEANING = (
-    "The column `class` is the number of a class of the plan. What a row says is that somebody of this class has this "
-    "sensitive value, and nothing more. The generalized columns are there for people who read the table: they tell the "
-    "range around all combinations of quasi values that are in the class. Such ranges overlap, and combinations within "
-    "them may be of other classes. Whoever counts or links should go by `class`; `plan.json` tells which class a "
-    "combination of quasi values is in (`points` and `runs`)."
+    "The column `class` is the number of a class of the plan. A row states only that a person of this class has this "
+    "sensitive value. The generalized columns are for human readers: they show the range around all combinations of "
+    "quasi values in the class. Such ranges overlap, and combinations within them may belong to other classes. Count "
+    "and link by `class`; `plan.json` has the class of each combination of quasi values (`points` and `runs`)."
 )
 _WAIT = (
-    "Delta is the probability with which an owner who has enough records must wait for more of them. It says nothing "
-    "against a release that exists: this one was published because all classes keep the promise."
+    "Delta is the probability that an owner with enough records must wait for more of them. It does not weaken an "
+    "existing release: this one was published because all classes satisfy the promise."
 )
 _LINKED = (
-    "If several releases by this very plan are linked, somebody who knows the quasi values of a person finds one and "
-    "the same class in all of them. "
+    "A reader who links several releases by this plan and has the quasi values of a person finds the same class in "
+    "all of them. "
 )
-_LINKED_VALUES = (
-    "Each shows the same l values there, so l values remain for everybody, however many releases there are."
-)
+_LINKED_VALUES = "Each shows the same l values there, so l values remain for every person after any number of releases."
 _LINKED_OTHERS = (
-    "Each release by itself keeps the promise; how much they leave together is not promised, but `shoal link` tells."
+    "Each release by itself satisfies the promise; the promise does not cover them together, but `shoal link` measures "
+    "that."
 )
-_OTHER_PLANS = (
-    "Releases by another plan, or by none, have other classes; nothing is promised if these are linked with them."
-)
+_OTHER_PLANS = "Other releases have other classes; the promise does not cover linking this release with them."
 _AMONG_RELEASES = (
-    "Promises are about this release and others by the same plan. One by another plan, or by none, about the same "
-    "people can leave less together: shoal link and the ledger measure that, if they know of it."
+    "Promises are about this release and others by the same plan. Together with other releases about the same people, "
+    "it can reveal more: shoal link and the ledger measure that for the releases that they are given."
 )
-_COUNTING = (
-    "- Count and link by `class`. Ranges of other columns overlap, and only the plan tells which class is meant."
-)
+_COUNTING = "- Count and link by `class`. Ranges of other columns overlap; only the plan identifies the class."
 
 
 class Agreed(Classes):
@@ -367,7 +346,7 @@ class Agreed(Classes):
     name: ClassVar[str] = "agreed"
     by_plan: ClassVar[bool] = True
     linkability: ClassVar[str | None] = (
-        "Releases by the same plan have the same classes, so that linking them leaves each class as it is."
+        "Releases by the same plan have the same classes, so linking them does not divide any class."
     )
 
     @property
@@ -375,11 +354,10 @@ class Agreed(Classes):
         return (CLASS,)
 
     def find_model(self, name: str) -> type[PrivacyModel]:
-        """Return the model of that name, which a plan can promise."""
         return MODELS[name]
 
     def promises(self) -> list[str]:
-        """Return what the plan promises of this release, and of several."""
+        """Return the plan's promises for this release, and for several."""
         (promise,) = self.manifest.guarantees
         linked = _LINKED_VALUES if promise.model == L_DIVERSITY else _LINKED_OTHERS
         return [*self.promise_lines(), "", _WAIT, "", _LINKED + linked, "", _OTHER_PLANS]
@@ -389,13 +367,12 @@ class Agreed(Classes):
         return _AMONG_RELEASES
 
     def own_section(self) -> Section:
-        """Return what the class column and the plan are."""
         agreed = self.manifest.agreed
         if agreed is None:
             raise TypeError("a release by a plan names it")
         plan = (
-            "Several data owners publish by one plan, which an agency made before anybody looked at these data. It is "
-            f"in `{agreed.file}` and has {count_noun(agreed.classes, 'class', 'classes')}; its digest is "
+            "Several data owners publish by one plan, which an agency made without access to these data. It is in "
+            f"`{agreed.file}` and has {count_noun(agreed.classes, 'class', 'classes')}; its digest is "
             f"`{agreed.digest}`."
         )
         return Section("classes", "Classes", [plan, "", _MEANING])
@@ -409,9 +386,6 @@ class Agreed(Classes):
     def advice(self) -> list[str]:
         return [_COUNTING, LABELS, EXACT]
 
-    def examples(self) -> list[tuple[str, str]]:
-        return Form.examples(self)
-
     def _count_example(self) -> str:
         secret = quote(self.names_by_role()["sensitive"][0])
         return f'print(data.groupby("class")[{secret}].value_counts().head(20))\n'
@@ -419,12 +393,12 @@ class Agreed(Classes):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AgreedPublication(GeneralizedPublication):
-    """Every row is a record: the number of its class in the plan, the hull of that class, and its sensitive value."""
+    """Whole records: the number of the class in the plan, the hull of that class, and the sensitive value."""
 
     agreed: AgreedPlan
     plan_file: bytes
-    left_out: tuple[str, ...]  # columns that the plan does not know
-    people: int | None  # whom a column tells apart; None: not counted
+    left_out: tuple[str, ...]  # columns that are not in the plan
+    people: int | None  # the number of people, if a column identifies them
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
@@ -448,14 +422,13 @@ class AgreedPublication(GeneralizedPublication):
 
     @property
     def own_evidence(self) -> Mapping[str, Any]:
-        """How many records the plan asks for, how many people there are, and which columns were left out."""
         return {"records_needed": self.agreed.records, "people": self.people, "left_out": list(self.left_out)}
 
     @property
     def multiplicity(self) -> int:
-        """The number of which all records of each combination of values are a multiple; 1 where few combinations are.
+        """The greatest common divisor of the counts of all combinations of values; 1 for few combinations.
 
-        It is above 1 by chance with a probability of about 2 to the power of minus the number of combinations.
+        It exceeds 1 by chance with a probability of about 2 to the power of minus the number of combinations.
         """
         counts = self.encoding.problem.cells.counts
         return int(np.gcd.reduce(counts)) if len(counts) >= FEWEST_COMBINATIONS else 1
@@ -468,10 +441,9 @@ class AgreedPublication(GeneralizedPublication):
 def publish_agreed(
     own: Mapping[str, Any], policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
 ) -> AgreedPublication:
-    """Prepare what is published by a plan, once the records have found their classes.
+    """Return the publication by an agency's plan, once the records have been assigned to its classes.
 
-    *own* has what an :class:`AgreedPublication` knows of its plan. A row's number is that of its class, so that it can
-    be published as it is.
+    *own* has the fields that only an :class:`AgreedPublication` has. The number of a row is published as its class.
     """
     found = AgreedPublication.of(policy, source, counted, encoding, plan, **own)
     numbers = PublishedColumn.of_values(pa.array(np.arange(1, found.plan.n_classes + 1, dtype=np.int32)))

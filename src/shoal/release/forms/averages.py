@@ -1,4 +1,4 @@
-"""The form `averages`: all records of a class publish an average, a day or a most frequent value."""
+"""The form `averages`: all records of a class publish the same average, day or most frequent value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray
 from shoal.manifest import Attribute
-from shoal.methods.base import Method
 from shoal.methods.microaggregation import Microaggregation
 from shoal.methods.microaggregation.planning import centres, group_records, place_centres
 from shoal.plan.counted import CountedCells
@@ -18,35 +17,41 @@ from shoal.plan.problem import Problem
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
-from shoal.release.forms.base import EXACT, RECORDS, Form, quote
+from shoal.release.forms.base import EXACT, RECORDS, quote
 from shoal.release.forms.classes import Classes
 from shoal.taxonomies.scales import iso_day
 from shoal.taxonomies.tree import Taxonomy
 
-_MEANS = "- The mean and the total of an averaged column are those of the records, up to rounding."
-_MEDIANS = "- Medians of groups keep neither the mean nor the total of a column; the middle of a column is about right."
+_MEANS = "- The mean and the total of an averaged column equal the original ones, up to rounding."
+_MEDIANS = "- Medians of groups change the mean and the total of a column; its overall median is about right."
 _SPREAD = (
-    "- Variances are too small, and so are the extremes: within a group all records show the same. Associations "
-    "between averaged columns look stronger than they are, those with other columns weaker."
+    "- Variances and extremes are too small, because all records of a group have the same value. Associations between "
+    "averaged columns look stronger than they are, associations with other columns weaker."
 )
-_MODES = "- Most frequent values of groups make frequent values more frequent, and rare ones vanish."
+_MODES = "- Most frequent values of groups make frequent values more frequent, and rare ones disappear."
 
 
 class Averages(Classes):
-    """Records of which all in a class publish the same centre of their quasi values."""
+    """Records whose classes publish a centre of their quasi values."""
 
     name: ClassVar[str] = "averages"
     generalizes: ClassVar[bool] = False
     where_dropped: ClassVar[str] = "quasi"
-    unlinkable: ClassVar[str | None] = "it publishes averages, which stand for no set of original values"
+    unlinkable: ClassVar[str | None] = "it publishes averages, which do not represent sets of original values"
 
     @classmethod
     def column(
         cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
     ) -> PublishedColumn:
-        """Return the centres of the classes in one quasi attribute."""
+        """Average the source's values of the quasi attribute at *place*, class by class."""
         del counted
-        return centre_column(place, encoding, plan, policy.method)
+        method, problem = policy.method, encoding.problem
+        if not isinstance(method, Microaggregation):
+            raise TypeError(f"method {method.name} does not define how numbers are averaged")
+        found = centres(problem, place, *group_records(problem, plan), method)
+        steps = np.unique(found.steps[~found.missing])
+        index = np.where(found.missing, -1, np.searchsorted(steps, found.steps)).astype(np.int32)
+        return PublishedColumn(index, _spell_centres(problem.quasi[place].taxonomy, steps, method.decimals))
 
     @classmethod
     def read_classes(cls, policy: Policy, problem: Problem, plan: Plan) -> Plan:
@@ -59,14 +64,12 @@ class Averages(Classes):
         )
 
     def _quasi_made(self, attribute: Attribute) -> str:
-        """Say what all records of a group show of a column."""
         if attribute.kind not in ("number", "date"):
             return "the most frequent value of a group"
         written = ", as year-month-day" if attribute.kind == "date" else ""
         return f"the {self.manifest.method_parameters['numbers']} of a group{written}"
 
     def advice(self) -> list[str]:
-        """Return what averaging does to figures."""
         kinds: set[str] = {self.manifest.attributes[name].kind for name in self.manifest.names("quasi")}
         medians = self.manifest.method_parameters.get("numbers") == "median"
         return [
@@ -75,10 +78,6 @@ class Averages(Classes):
             EXACT,
             *self.advise_on_withheld(),
         ]
-
-    def examples(self) -> list[tuple[str, str]]:
-        """Return an average, or a count where nothing is a number."""
-        return Form.examples(self)
 
     def _count_example(self) -> str:
         by_role = self.names_by_role()
@@ -89,19 +88,8 @@ class Averages(Classes):
         return f"print(data[{quote(numbers[0])}]{grouped}.mean())\n"
 
 
-def centre_column(place: int, encoding: Encoding, plan: Plan, method: Method) -> PublishedColumn:
-    """Average the source's values of the quasi attribute at *place*, class by class."""
-    if not isinstance(method, Microaggregation):
-        raise TypeError(f"method {method.name} does not say how numbers are averaged")
-    problem = encoding.problem
-    found = centres(problem, place, *group_records(problem, plan), method)
-    steps = np.unique(found.steps[~found.missing])
-    index = np.where(found.missing, -1, np.searchsorted(steps, found.steps)).astype(np.int32)
-    return PublishedColumn(index, _spell_centres(problem.quasi[place].taxonomy, steps, method.decimals))
-
-
 def _spell_centres(taxonomy: Taxonomy, steps: IntArray, decimals: int) -> pa.Array:
-    """Return what is published for each of these centres; equal ones, and no others, are equal."""
+    """Return the published value of each centre; different centres have different values."""
     if taxonomy.scale.kind == "number":
         return pa.array(steps / 10.0**decimals if decimals else steps)
     if taxonomy.scale.kind == "date":

@@ -1,4 +1,4 @@
-"""The form `classes`: every row is a record under the labels of its class, rewritten by the plan, in random order."""
+"""The forms `classes` and `plain`: every row is a record with the labels of its class, or with its own values."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ from shoal.release.publication import ClassPublication, Engine, Hiding, People, 
 from shoal.release.rows import RowColumns, RowNumbers
 from shoal.release.witness import ROW
 from shoal.sources.base import Source
-from shoal.utility.analyses import measure_rows
-from shoal.utility.association_kept import compare_pairs
+from shoal.utility.analyses import compare_pairs, measure_numbers, measure_rows
 from shoal.utility.base import Utility, measure
-from shoal.utility.number_loss import measure_numbers
 from shoal.utility.rows import view_plan
 
 _RANGES = """
@@ -37,11 +35,11 @@ labels = json.loads(Path("manifest.json").read_text(encoding="utf-8"))["attribut
 edge = {edge}
 
 
-def surely(cover):  # all of the range is at or above the edge
+def surely(cover):  # the whole range is at or above the edge
     return cover.get("from") is not None and cover["from"] >= edge
 
 
-def possibly(cover):  # some of it is
+def possibly(cover):  # part of the range is at or above the edge
     return cover.get("any") or ("from" in cover and (cover["below"] is None or cover["below"] > edge))
 
 
@@ -55,7 +53,7 @@ entry = json.loads(Path("manifest.json").read_text(encoding="utf-8"))["attribute
 value = {value}
 
 
-def listed(cover):  # its values, or where runs of them begin and end among those of the column
+def listed(cover):  # the values, which may be written as runs of places in the column's list
     if isinstance(cover, dict):
         return cover.get("values", [])
     return [one for start, end in zip(cover[::2], cover[1::2]) for one in entry["values"][start:end]]
@@ -72,7 +70,8 @@ _OVERLAP = (
     "- Labels of one column may overlap: `[20, 39]` and `[20, 59]` are not separate groups. To compare groups, combine "
     "labels until they do not overlap."
 )
-_SAME_LEVEL = "- All records have labels of the same level, so labels do not overlap and can be used as groups."
+_VALUES = "- Values are original, or changed as described above: count and model them like the original table."
+_SAME_LEVEL = "- All labels have the same level, so they do not overlap and can be used as groups."
 
 
 class Classes(Form):
@@ -92,21 +91,23 @@ class Classes(Form):
     def column(
         cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
     ) -> PublishedColumn:
-        """Return what the classes publish of one quasi attribute."""
+        """Return the published values of the classes in one quasi attribute."""
         del policy, counted
         one = encoding.problem.quasi[place]
         return PublishedColumn.of_ranges(one, plan.lo[:, place], plan.hi[:, place], plan.find_level(one.name))
 
     @classmethod
     def read_classes(cls, policy: Policy, problem: Problem, plan: Plan) -> Plan:
-        """Return the plan with the leaf ranges that readers take from what classes publish."""
+        """Return the plan with the leaf ranges that readers infer from the published values of classes."""
         del policy, problem
         return plan
 
     def _describe_row(self) -> str:
+        if not self.generalizes:
+            return super()._describe_row()
         changed = any(name in self.manifest.techniques for name in self.manifest.names("quasi"))
-        contained = "original value, or the changed one where values were changed" if changed else "original value"
-        return f"{RECORDS}. Values of the generalized columns stand for a range or a set that contains the {contained}."
+        contained = "original value, or the changed one if values were changed" if changed else "original value"
+        return f"{RECORDS}. Values of the generalized columns are ranges or sets that contain the {contained}."
 
     def advice(self) -> list[str]:
         return [
@@ -117,7 +118,9 @@ class Classes(Form):
         ]
 
     def examples(self) -> list[tuple[str, str]]:
-        """Return how to bound a count by the labels of a column."""
+        """Return an example that bounds a count by the labels of a column."""
+        if self.by_plan or not self.generalizes:
+            return super().examples()
         labelled = {name: one.covers.values() for name, one in self.manifest.attributes.items() if one.boxed}
         ranged = [name for name, covers in labelled.items() if any("below" in cover for cover in covers)]
         name = next(iter(ranged or labelled), None)
@@ -131,18 +134,43 @@ class Classes(Form):
             named = [value for cover in covers for value in cover.get("values", ())]
             lines = _SETS.format(name=quote(name), value=quote(named[0] if named else ""))
         found = [("Python", _LABEL_IMPORTS + self.read_example(texts=True) + lines)]
-        return [*found, ("R", self._example_in_r(name))] if self.manifest.file.endswith(".csv") else found
+        if self.manifest.file.endswith(".csv"):
+            in_r = (
+                f'data <- read.csv("{self.manifest.file}", colClasses = "character", check.names = FALSE)\n'
+                f"sort(table(data[[{quote(name)}]]), decreasing = TRUE)\n"
+            )
+            found.append(("R", in_r))
+        return found
 
-    def _example_in_r(self, name: str) -> str:
-        return (
-            f'data <- read.csv("{self.manifest.file}", colClasses = "character", check.names = FALSE)\n'
-            f"sort(table(data[[{quote(name)}]]), decreasing = TRUE)\n"
-        )
+
+class Plain(Classes):
+    """Records with their own quasi values; equal records are a class."""
+
+    name: ClassVar[str] = "plain"
+    plural: ClassVar[str] = "groups of equal quasi-identifiers"
+    groups: ClassVar[str | None] = None
+    generalizes: ClassVar[bool] = False
+    as_they_are: ClassVar[bool] = True
+    where_dropped: ClassVar[str] = "quasi"
+
+    @classmethod
+    def column(
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
+    ) -> PublishedColumn:
+        del policy
+        of_cells = PublishedColumn.of_cells(counted, encoding.problem.quasi[place].name)
+        cells = np.arange(len(plan.assignment.class_of)) if encoding.kept is None else encoding.kept
+        index = np.empty(plan.n_classes, dtype=np.int32)
+        index[plan.assignment.class_of] = of_cells.index[cells]  # no record is withheld, so every class has a cell
+        return PublishedColumn(index, of_cells.values)
+
+    def advice(self) -> list[str]:
+        return [_VALUES, *self.advise_on_withheld()]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GeneralizedPublication(ClassPublication):
-    """One part: every row is a record, under the labels, the values or the averages of its class."""
+    """Whole records with the labels, the values or the averages of their class."""
 
     counted: CountedCells
     encoding: Encoding
@@ -153,13 +181,12 @@ class GeneralizedPublication(ClassPublication):
     def of(
         cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan, **own: Any
     ) -> Self:
-        """Write down what all classes publish."""
         form, problem = find_form(policy.method.form), encoding.problem
         if not isinstance(plan, Plan) or not issubclass(form, Classes):
             raise TypeError(f"the form {form.name} is made of a plan of classes")
         numbers = RowNumbers.of(counted, problem, plan, [np.arange(plan.n_classes, dtype=np.int32)])
         labelled = numbers.list_labelled(plan, problem.cells.counts, encoding.kept)
-        nothing = [np.zeros(0, dtype=np.int64)] * len(problem.quasi)  # rows wait by their classes
+        nothing = [np.zeros(0, dtype=np.int64)] * len(problem.quasi)  # the number of a waiting row is its class
         findings = Findings.of(policy, problem, plan, nothing, labelled)
         quasi = {
             one.name: form.column(place, policy, counted, encoding, plan) for place, one in enumerate(problem.quasi)
@@ -174,11 +201,9 @@ class GeneralizedPublication(ClassPublication):
         return {"levels": dict(self.plan.levels)} if self.plan.levels else {}
 
     def count_guessed(self) -> int:
-        """Estimate it; the findings ask while the release is verified."""
         return estimate_guessed(self.policy, self.encoding.problem, self.plan)
 
     def utility(self, *, expensive: bool = False) -> Utility:
-        """Return every measure, in detail."""
         found = measure(self.encoding.problem, self.plan, expensive=expensive, detail=True)
         if not expensive or not self.policy.method.averages:
             return found
@@ -191,7 +216,6 @@ class GeneralizedPublication(ClassPublication):
         return form.read_classes(self.policy, problem, self.plan) if issubclass(form, Classes) else self.plan
 
     def hiding(self) -> Hiding:
-        """Return the sizes of classes, and whose records they have if people are counted."""
         for key, name in self.policy.counted_units.items():
             person = self.counted.codes(self.counted.columns.index(name))
             cell, class_of, records, _ = self.plan.pieces(self.encoding.problem.cells.counts)
@@ -201,7 +225,6 @@ class GeneralizedPublication(ClassPublication):
         return Hiding(self.plan.sizes)
 
     def associations(self, most_work: float) -> list[dict[str, object]] | None:
-        """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
         return compare_pairs(problem, lambda: view_plan(problem, self._read()), most_work)
 
@@ -209,13 +232,13 @@ class GeneralizedPublication(ClassPublication):
         return PublishedRows(self.publish_heaps(self._heaps(engine, chance, folder, progress), progress))
 
     def _heaps(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> Iterator[pa.Table]:
-        """Deal the rows of the source to classes, and yield them in random order."""
+        """Assign the rows of the source to classes, and yield them in random order."""
         dealer = Dealer(self.plan.assignment.relocate(len(self.counted.run.counts), self.encoding.kept), chance)
         first_row = 0
         with Shuffler(self.n_rows, chance, folder) as shuffler:
             for located in engine.locate(self.source, self.counted, self.columns.carried, progress):
                 places = first_row + np.arange(len(located.cells))
                 first_row += len(located.cells)
-                beside = dict(zip(self.columns.carried, located.batch.columns, strict=True)) | {ROW: pa.array(places)}
-                shuffler.add(self.numbers.wait(located.cells, dealer.deal(located.cells), beside))
+                extra = dict(zip(self.columns.carried, located.batch.columns, strict=True)) | {ROW: pa.array(places)}
+                shuffler.add(self.numbers.wait(located.cells, dealer.deal(located.cells), extra))
             yield from shuffler.heaps()

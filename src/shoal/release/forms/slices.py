@@ -1,4 +1,4 @@
-"""The form `slices`: records in buckets, and within each bucket every part of them in an order of its own."""
+"""The form `slices`: records in buckets; within each bucket, the parts of records are shuffled independently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core import kernels
-from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
@@ -27,37 +27,36 @@ from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
 from shoal.release.figures import ColumnTally, Guarantee, bucket_shares
 from shoal.release.forms.base import Form, OwnColumn, Section, quote
-from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows, describe_plan
+from shoal.release.publication import Engine, Hiding, Publication, PublishedRows, describe_plan
 from shoal.release.sliced.table import BUCKET, SlicedTable, name_columns, sample_linking
 from shoal.sources.base import Source
 from shoal.utility import information
-from shoal.utility.analyses import measure_rows
-from shoal.utility.association_kept import compare_pairs
-from shoal.utility.base import Utility
+from shoal.utility.analyses import compare_pairs, measure_rows
+from shoal.utility.base import Total, Utility
 from shoal.utility.rows import SlicedRows, sum_weights
 
 _BATCH_ROWS = 1 << 20
 _NOTHING_SENSITIVE = (
-    "no attribute is sensitive, so nothing is promised about what people have; nor is it promised that nobody can tell "
-    "who is in the table: shoal attack measures that"
+    "no attribute is sensitive, so the release does not protect sensitive values, and it does not hide who is in the "
+    "table: shoal attack measures that"
 )
 
 
 _MEANING = (
     "Rows with the same number in the column `bucket` make up a bucket. Within each bucket the parts were shuffled "
-    "independently of each other: the values in one part of a row belong to one person, those in another part of the "
-    "same row to a person of the same bucket, who need not be the same. Buckets are numbered at random."
+    "independently: the values in one part of a row belong to one person, and the values in another part of that row "
+    "to the same or another person of the bucket. Buckets are numbered at random."
 )
 _BELIEFS = (
-    "Somebody who knows all quasi values of a person can compute from the whole table how likely each sensitive value "
-    "is for that person, if all ways to link the parts within a bucket are equally likely. Where a promise below "
-    "speaks of a *class*, it means this distribution of sensitive values."
+    "A reader with all quasi values of a person can compute from the whole table how likely each sensitive value "
+    "is for that person, if all ways to link the parts within a bucket are equally likely. In the promises below, a "
+    "*class* is this distribution of sensitive values."
 )
 _NOT_PROMISED = (
-    "Nothing is promised about who is in the table: the combination of all quasi values of a person may fit a single "
+    "The release does not hide who is in the table: the combination of all quasi values of a person may fit only one "
     "record."
 )
-_ONE_PART = "- A question about columns of one part: use these columns as they are."
+_ONE_PART = "- A question about columns of one part: use these columns directly."
 _SEVERAL_PARTS = (
     "- A question about columns of several parts: do not count rows, since each combines several people. In Python, "
     "`shoal.read_sliced` opens this folder, and its `estimate` answers counts and sums bucket by bucket. The error "
@@ -77,9 +76,9 @@ print("about", round(expected.sum()), "records meet both")
 
 
 class Slices(Form):
-    """Parts of records: what stands in one row, but in different parts, need not be of one person.
+    """Parts of records: values in different parts of a row need not belong to one person.
 
-    The two tables of anatomy are a further way to write the same.
+    The two tables of anatomy are another way to write the same release.
     """
 
     name: ClassVar[str] = "slices"
@@ -93,7 +92,6 @@ class Slices(Form):
     def prepare(
         cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
     ) -> SlicedPublication:
-        """Write down what every cell publishes in every column."""
         if not isinstance(plan, SlicedPlan):
             raise TypeError(f"the form {cls.name} is made of a plan of buckets")
         problem, quasi_columns, entries = encoding.problem, *label_regions(counted, encoding, plan)
@@ -110,7 +108,15 @@ class Slices(Form):
         warnings = plan.warnings if problem.sensitive else (_NOTHING_SENSITIVE, *plan.warnings)
         stated = describe_plan(policy, source, counted, encoding, plan) | {"warnings": warnings, "entries": entries}
         publication = SlicedPublication(**stated, columns=columns)
-        _refuse_clashes(publication.column_names)
+        seen: set[str] = set()
+        for name in publication.column_names:
+            if name in seen:
+                why = "holds the number of a row's bucket" if name == BUCKET else "holds an attribute's further copy"
+                raise PolicyError(
+                    f"a sliced release has a column {name!r} that {why}; rename the attribute {name!r} in the data and "
+                    "in the policy"
+                )
+            seen.add(name)
         return publication
 
     @property
@@ -122,12 +128,12 @@ class Slices(Form):
         return name_columns(self.manifest.parts)
 
     def complete_rows(self, rows: pa.Table, rng: np.random.Generator) -> pa.Table:
-        """Return one of the tables that the original may be, or its records in some buckets if the rows are theirs."""
+        """Return a random linking: one of the possible original tables, or of its records in some buckets."""
         number = np.unique(rows.column(BUCKET), return_inverse=True)[1] + 1
         return sample_linking(SlicedTable.of(rows.set_column(0, BUCKET, pa.array(number)), self.manifest.parts), rng)
 
     def promises(self) -> list[str]:
-        """Return what the promises say of somebody who knows all quasi values of a person and has the whole table."""
+        """Return the promises, which assume an adversary with all quasi values of a person and the whole table."""
         believed = any(self.find_model(one.model).sees == "values" for one in self.manifest.guarantees)
         return [*([_BELIEFS, ""] if believed else ()), *self.promise_lines(), "", _NOT_PROMISED]
 
@@ -139,27 +145,18 @@ class Slices(Form):
         )
 
     def own_section(self) -> Section:
-        """Return what buckets and parts are."""
-        lines = [_MEANING, *self._describe_repeated(), *self._describe_two_files()]
-        return Section("parts", "Parts and buckets", lines, self.part_columns)
-
-    def _describe_repeated(self) -> list[str]:
+        lines, tables = [_MEANING], self.manifest.tables
         names = [name for part in self.manifest.parts for name in part]
-        twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-        if not twice:
-            return []
-        listed = ", ".join(code(f"{name} (2)") for name in twice)
-        return ["", f"Some parts share attributes: {listed} is the same attribute, repeated in a later part."]
-
-    def _describe_two_files(self) -> list[str]:
-        tables = self.manifest.tables
-        if tables is None:
-            return []
-        both = (
-            f"Two further files contain the same data: `{tables.quasi.file}` has all parts except the one with "
-            f"sensitive values, `{tables.sensitive.file}` the number of records of each bucket and sensitive value."
-        )
-        return ["", both]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            listed = ", ".join(code(f"{name} (2)") for name in twice)
+            lines += ["", f"Some parts share attributes: {listed} is the same attribute, repeated in a later part."]
+        if tables is not None:
+            both = (
+                f"Two further files contain the same data: `{tables.quasi.file}` has all parts except the one with "
+                f"sensitive values, `{tables.sensitive.file}` the number of records of each bucket and sensitive value."
+            )
+            lines += ["", both]
+        return Section("parts", "Parts and buckets", lines, self.part_columns)
 
     def own_columns(self) -> list[OwnColumn]:
         return [OwnColumn(BUCKET, "bucket", "number", "rows with the same number share a bucket")]
@@ -172,7 +169,6 @@ class Slices(Form):
         return _LINKED_ROWS.format(first=first, second=second)
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
-        """Say which columns stay together, and among how many records the others hide."""
         risks = evidence["risk_after"]
         return [
             *(f"Part {number}: {', '.join(columns)}" for number, columns in enumerate(self.part_columns, start=1)),
@@ -185,18 +181,17 @@ class Slices(Form):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SlicedPublication(PlannedPublication):
-    """Several parts: what stands in one row, but in different parts, need not be of one record.
+class SlicedPublication(Publication):
+    """Several parts; ``columns`` has their quasi and sensitive columns, numbered by counted cells."""
 
-    ``columns`` has the quasi and sensitive columns of each part; their numbers are those of counted cells.
-    """
-
+    counted: CountedCells
+    encoding: Encoding
     plan: SlicedPlan
     columns: tuple[tuple[PublishedColumn, ...], ...]
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
-        """The attributes of each part: quasi, sensitive, insensitive."""
+        """The attributes of each part: quasi-identifiers, sensitive ones, insensitive ones."""
         problem = self.encoding.problem
         return [
             [
@@ -215,23 +210,31 @@ class SlicedPublication(PlannedPublication):
     def own_entries(self) -> Mapping[str, Any]:
         return {"buckets": self.plan.n_buckets}
 
-    def find_cells(self) -> IntArray:
-        """Return the cells of the problem of which some record is in a bucket."""
-        return self.plan.pieces.cell
+    def find_leaves(self, place: int) -> IntArray:
+        return kernels.occurring(self.encoding.problem.cells.codes[place][self.plan.pieces.cell])
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Return what an adversary's beliefs about every tuple keep."""
-        return measure_beliefs(self.encoding.problem, self.plan, self.policy)
+        """Return the parameters that the beliefs about every record satisfy."""
+        plan, problem = self.plan, self.encoding.problem
+        beliefs = Beliefs(problem, plan.parts, plan.pieces, plan.n_buckets)
+        cell, records = plan.pieces.cell, plan.pieces.records
+        totals = [kernels.sum_groups(part.values[cell], records, part.n_values) for part in plan.parts]
+        # the smallest number of records that share a bucket, or the quasi values of one part
+        smallest = min(int(plan.sizes.min()), *(int(each[each > 0].min()) for each in totals))
+        reached: dict[int, Guarantee] = {}
+        for place, requirement in enumerate(problem.requirements):
+            worst = float(smallest) if requirement.values is None else beliefs.worst(place)
+            found = Guarantee(self.policy.privacy[requirement.number], worst)
+            reached[requirement.number] = found.weaken(reached.get(requirement.number, found))
+        return tuple(reached[number] for number in sorted(reached))
 
     def utility(self, *, expensive: bool = False) -> Utility:
         return measure_slices(self.encoding.problem, self.plan, expensive=expensive)
 
     def hiding(self) -> Hiding:
-        """Return the sizes of buckets, and the plan, which shows where only one part varies."""
         return Hiding(self.plan.sizes, slices=self.plan)
 
     def tally_columns(self) -> Mapping[str, ColumnTally]:
-        """Return the tally of each column of a generalized part."""
         pieces = self.plan.pieces
         found: dict[str, ColumnTally] = {}
         for part, names in zip(self.plan.parts, name_columns(self.parts), strict=True):
@@ -244,7 +247,6 @@ class SlicedPublication(PlannedPublication):
         return found
 
     def sensitive_shares(self) -> dict[str, object]:
-        """Return the share of the values of each sensitive attribute, in the whole and in buckets."""
         problem = self.encoding.problem
         return {
             one.name: bucket_shares(problem, self.plan, place).as_dict(one.taxonomy)
@@ -252,12 +254,11 @@ class SlicedPublication(PlannedPublication):
         }
 
     def associations(self, most_work: float) -> list[dict[str, object]] | None:
-        """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
         return compare_pairs(problem, lambda: SlicedRows.of(problem, self.plan), most_work)
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
-        """Return the rows by ascending number of their bucket; buckets are numbered at random."""
+        """Return the rows in the order of their buckets, which are numbered at random."""
         names = [name for part in self.plan.parts for name in part.carried]
         batches = list(engine.locate(self.source, self.counted, names, progress))
         cells = np.concatenate([batch.cells.astype(np.int32) for batch in batches])
@@ -274,7 +275,7 @@ class SlicedPublication(PlannedPublication):
     def _batches(
         self, cells: CodeArray, carried: pa.Table, buckets: CodeArray, chance: Chance, progress: Progress
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all parts of rows, given (n_source_rows,) their cells, what is carried, and numbers of buckets."""
+        """Yield all parts of rows, given (n_source_rows,) their cells, carried columns and bucket numbers."""
         rows = np.flatnonzero(buckets)
         of_row = buckets[rows] - np.int32(1)
         orders = [rows[chance.order_within(of_row, self.plan.n_buckets)] for _ in self.plan.parts]
@@ -296,25 +297,12 @@ class SlicedPublication(PlannedPublication):
                 step.advance(stop - start)
 
 
-def _refuse_clashes(names: Sequence[str]) -> None:
-    """Raise if two columns of the file would have one name."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            why = "holds the number of a row's bucket" if name == BUCKET else "holds an attribute's further copy"
-            raise PolicyError(
-                f"a sliced release has a column {name!r} that {why}; rename the attribute {name!r} in the data and "
-                "in the policy"
-            )
-        seen.add(name)
-
-
 def label_regions(
     counted: CountedCells, encoding: Encoding, plan: SlicedPlan
 ) -> tuple[dict[tuple[int, int], PublishedColumn], dict[str, Mapping[str, Any]]]:
-    """Return what cells publish of generalized quasi attributes, by their places and those of parts; and the entries.
+    """Return the labels of generalized quasi attributes, by attribute and part, and the manifest's entries.
 
-    Only regions with a published record have labels, and entries of the manifest.
+    Only regions with a published record have labels.
     """
     shown = plan.pieces.cell
     counted_cells = shown if encoding.kept is None else encoding.kept[shown]
@@ -334,7 +322,7 @@ def label_regions(
 
 
 def _ranges(part: Part, place: int, cells: IntArray) -> CodeArray:
-    """Return (2, n_cells) the first leaf of an attribute in the regions of cells, and the one after the last."""
+    """Return (2, n_cells) the first leaf of an attribute in the regions of cells, and the leaf after the last."""
     if part.lo is None or part.hi is None:
         raise PolicyError(
             "slicing: an attribute is in a generalized part and in another that is not; generalize all parts that "
@@ -345,9 +333,9 @@ def _ranges(part: Part, place: int, cells: IntArray) -> CodeArray:
 
 
 def assign_buckets(assignment: Assignment, cells: CodeArray, chance: Chance) -> CodeArray:
-    """Return (n_rows,) the bucket of each row, or WITHHELD, every arrangement that the quotas allow equally likely.
+    """Return (n_rows,) the bucket of each row, or WITHHELD; all arrangements that the quotas allow are equally likely.
 
-    The places of each split cell are laid out one by one and put in random order; its rows take them as they come.
+    The buckets of each split cell are listed as often as their quotas say, shuffled, and assigned to its rows in order.
 
     >>> assignment = Assignment.of_pieces(2, np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([1, 1, 2]))
     >>> buckets = assign_buckets(assignment, np.array([1, 0, 1, 1], dtype=np.int32), Chance.of(1)).tolist()
@@ -371,43 +359,15 @@ def assign_buckets(assignment: Assignment, cells: CodeArray, chance: Chance) -> 
     return buckets
 
 
-def measure_beliefs(problem: Problem, plan: SlicedPlan, policy: Policy) -> tuple[Guarantee, ...]:
-    """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides."""
-    beliefs = Beliefs(problem, plan.parts, plan.pieces, plan.n_buckets)
-    reached: dict[int, Guarantee] = {}
-    for place, requirement in enumerate(problem.requirements):
-        worst = float(_smallest_crowd(plan)) if requirement.values is None else beliefs.worst(place)
-        found = Guarantee(policy.privacy[requirement.number], worst)
-        reached[requirement.number] = found.weaken(reached.get(requirement.number, found))
-    return tuple(reached[number] for number in sorted(reached))
-
-
-def _smallest_crowd(plan: SlicedPlan) -> int:
-    """Return the fewest records that share a bucket, or quasi values within one part: column frequency."""
-    cell, records = plan.pieces.cell, plan.pieces.records
-    totals = [kernels.sum_groups(part.values[cell], records, part.n_values) for part in plan.parts]
-    return min(int(plan.sizes.min()), *(int(each[each > 0].min()) for each in totals))
-
-
 def measure_slices(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Utility:
-    """Return the measures of a sliced plan by the names that they have for generalized tables.
+    """Return the measures of a sliced plan, by the names that they have for generalized tables.
 
-    ``um``, ``ncp``, ``loss`` and ``attribute-loss`` tell what generalizing the values of parts and withholding records
-    lost: values that are published as they are lose nothing. What cutting the ties between parts costs is given by the
-    expensive ones, which take the tables, counts and predictions that one expects if every linking within buckets is as
-    likely. Measures of equivalence classes have no meaning here.
+    ``um``, ``ncp``, ``loss`` and ``attribute-loss`` measure the loss by generalizing the values of parts and by
+    withholding records; unchanged values lose nothing. The expensive measures show the loss by separating the parts:
+    they use expected tables if all linkings within buckets are equally likely. Measures of equivalence classes do not
+    apply.
     """
-    rows = SlicedRows.of(problem, plan)
-    found = _of_values(problem, plan, rows)
-    if expensive:
-        found |= measure_rows(problem, rows)
-    return found
-
-
-def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
-    """Return the measures of single values."""
-    n_records, n_quasi = problem.cells.n_records, len(problem.quasi)
-    attributes = (*problem.quasi, *problem.sensitive)
+    rows, total = SlicedRows.of(problem, plan), Total.of(problem, plan.n_withheld)
     records = [sum_weights(column.item, rows.records, len(column.lo)) for column in rows.columns]  # of each item
     widths = [(column.hi - column.lo).astype(np.float64) for column in rows.columns]
     kept = sum(float(np.dot(own, 1.0 / width)) for own, width in zip(records, widths, strict=True))
@@ -415,12 +375,13 @@ def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
         float(np.dot(own, information.relative_widths(attribute.taxonomy, column.lo, column.hi)))
         for attribute, column, own in zip(problem.quasi, rows.columns, records, strict=False)
     )
-    leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
     summed = np.array([float(np.dot(own, width)) for own, width in zip(records, widths, strict=True)])
-    losses: FloatArray = information.share_lost(summed, leaves, n_records, plan.n_withheld)
-    return {
-        information.AttributeLoss.name: {a.name: loss for a, loss in zip(attributes, losses.tolist(), strict=True)},
-        information.GeneralizedLoss.name: float(np.expm1(np.log1p(losses[:n_quasi]).mean())),
-        information.NormalizedCertaintyPenalty.name: (spanned / n_quasi + plan.n_withheld) / n_records,
-        information.Um.name: kept / (n_records * len(attributes)),
+    found: Utility = {
+        information.AttributeLoss.name: information.AttributeLoss().detail_of_sums(total, summed),
+        information.GeneralizedLoss.name: information.GeneralizedLoss().of_sums(total, summed[: len(problem.quasi)]),
+        information.NormalizedCertaintyPenalty.name: (
+            information.NormalizedCertaintyPenalty().of_sums(total, np.array([spanned]))
+        ),
+        information.Um.name: information.Um().of_sums(total, np.array([kept])),
     }
+    return found | measure_rows(problem, rows) if expensive else found

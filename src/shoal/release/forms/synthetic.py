@@ -1,4 +1,4 @@
-"""The form `synthetic`: nobody's records, and a manifest that tells nothing which was looked up without noise."""
+"""The form `synthetic`: rows without a person behind them; the manifest has no exact figures of the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
 from shoal.release.figures import Guarantee
 from shoal.release.forms.base import LABELS, SEVERAL, TRUE_OF_MOST, Claim, Cost, Form, Section, quote
-from shoal.release.publication import Engine, PlannedPublication, PublishedRows, describe_plan
+from shoal.release.publication import Engine, Publication, PublishedRows, describe_plan
 from shoal.sources.base import Source
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.utility.analyses import measure_rows
@@ -38,9 +38,9 @@ _BATCH_ROWS = 1 << 20
 
 
 _NOBODY = (
-    "**No row is a person.** Rows were drawn at random from counts of the original table, to which noise was added "
-    "first. Whoever is looked for will not be found: that a row is there says no more about anybody than is claimed "
-    "below. The number of rows is not that of people."
+    "**No row is a person.** Rows were drawn at random from noisy counts of the original table. A row that resembles a "
+    "person reveals no more about that person than the claim below allows. The number of rows is not the number of "
+    "people."
 )
 _KEPT = (
     "Up to the noise, the table keeps how often each value of a column occurs, and how often values of these columns "
@@ -51,58 +51,56 @@ _ALONE = (
     "no columns were counted together."
 )
 _LOST = (
-    "Other columns are related only through these. What depends on more columns at once is not kept, and rare values "
-    "are lost in the noise: do not look for either."
+    "Other columns are related only through these. Relations among more columns are lost, and rare values disappear in "
+    "the noise: do not analyse either."
 )
 _CLAIM = (
-    "This is a claim: no file can show that noise was drawn as declared. What files show, and `shoal verify` checks, "
-    "is that the parts of the account in `manifest.json` (`synthetic`) add up to no more."
+    "This is a claim: no file can show that noise was drawn as declared. `shoal verify` checks that the parts of the "
+    "account in `manifest.json` (`synthetic`) do not add up to more."
 )
 _RECORDS = (
-    "It is about single records. Of a person with several of them each one is protected, and all together less: their "
-    "epsilons add up. So do those of several tables that are drawn from the same people."
+    "It is about single records. If a person has several, their epsilons add up, so all of them together are protected "
+    "less. The epsilons of several tables about the same people add up too."
 )
 _WEAKNESSES = (
-    "It bounds what one record changes, not what is true of many: whatever the table teaches about people in general "
-    "can be concluded about anybody. It rests on chance as declared, which no file shows."
+    "It bounds the influence of one record, not general knowledge: a relation that holds for many people can be "
+    "applied to any person. It assumes that random numbers were drawn as declared, which no file shows."
 )
-_TOGETHER = "The claim is about records. Of a person with several of them, all together are protected less."
+_TOGETHER = "The claim is about records. If a person has several, all of them together are protected less."
 _DECLARED = (
-    "The claim presumes that the values each column may have were declared without looking at the original table."
+    "The claim assumes that the possible values of each column were declared without looking at the original table."
 )
 _DRAWN = "Each row is a record of the original table, drawn at random, with generalized values."
 _SAMPLED = (
-    "This is a claim: no file can show that records were drawn at random, and levels chosen without looking at the "
-    "data. What files show, and `shoal verify` checks, is that at least k rows share each combination of values, and "
-    "that share and k are enough."
+    "This is a claim: no file can show that records were drawn at random and levels chosen without looking at the "
+    "data. `shoal verify` checks that at least k rows share each combination of values, and that share and k suffice."
 )
 _RATE = "- Divide counts by the probability with which records were drawn; rare combinations are missing."
-_SHARES = "- Use shares, not counts: the number of rows is not that of people."
-_PAIRS = "- Cross-tables of columns that were counted together are right up to the noise; others are less so."
-_RARE = "- Small shares are mostly noise. A finding that rests on a few rows is none."
+_SHARES = "- Use shares instead of counts: the number of rows is not the number of people."
+_PAIRS = "- Cross-tables of columns that were counted together are exact up to the noise; others are less accurate."
+_RARE = "- Small shares are mostly noise. Do not draw conclusions from a few rows."
 _DRAFTED = (
-    "the ends of what these columns may hold are like those that shoal init takes from the data: {columns}; the claim "
-    "of differential privacy is true only if they were declared without looking at the data: choose them from what is "
-    "known of each column (if you did, nothing is wrong)"
+    "these columns have ends like the ones that shoal init takes from the data: {columns}; the claim of differential "
+    "privacy is true only if the ends were declared without looking at the data: choose them from general knowledge of "
+    "each column, or ignore this warning if you did"
 )
 _SHOWN = 8  # sets of columns in a summary
-_LARGEST = 20.0  # epsilons beyond promise next to nothing, and their factor says nothing to people
+_LARGEST = 20.0  # larger epsilons give almost no protection, so their factor is not stated
 
 
 class Synthetic(Form):
-    """Rows that were drawn from noisy counts, and are nobody's."""
+    """Rows that were drawn from noisy counts."""
 
     name: ClassVar[str] = "synthetic"
     groups: ClassVar[str | None] = None
     of_people: ClassVar[bool] = False
-    unlinkable: ClassVar[str | None] = "its rows are nobody's"
+    unlinkable: ClassVar[str | None] = "its rows are not records of people"
     claim_limits: ClassVar[tuple[str, ...]] = (_CLAIM, _DECLARED, _RECORDS)
 
     @classmethod
     def prepare(
         cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
     ) -> SyntheticPublication:
-        """Write down the labels of all columns."""
         if not isinstance(plan, SyntheticPlan):
             raise TypeError(f"the form {cls.name} is made of a plan of drawn rows")
         columns = {
@@ -110,30 +108,34 @@ class Synthetic(Form):
             for domain, codes in zip(plan.domains, plan.codes, strict=True)
         }
         stated = describe_plan(policy, source, counted, encoding, plan) | {
-            "n_rows": plan.n_rows,  # which is not the number of records
-            "n_dropped": 0,  # how many records lack a value is not stated
+            "n_rows": plan.n_rows,  # not the number of records
+            "n_dropped": 0,  # the number of records with missing values is not disclosed
             "entries": {name: column.entry for name, column in columns.items()},
         }
-        drafted = find_drafted(policy, plan.domains)
+        # `shoal init` drafts numbers with both ends open; it drafts no ends of dates, which are refused as undeclared
+        taxonomies = {domain.name: policy.attributes[domain.name].taxonomy for domain in plan.domains}
+        drafted = [
+            name for name, one in taxonomies.items() if isinstance(one, IntervalsTaxonomy) and one.open == "both"
+        ]
         if drafted:
             stated["warnings"] = (*plan.warnings, _DRAFTED.format(columns=", ".join(map(repr, drafted))))
         return SyntheticPublication(**stated, columns=columns)
 
     @property
     def class_columns(self) -> tuple[str, ...]:
-        """None: no row has a class."""
+        """Empty, because rows have no class."""
         return ()
 
     @property
     def cost(self) -> Cost | None:
-        """Epsilon and delta, as they were asked for; what was spent is not more."""
+        """Epsilon and delta of the policy, which bound the budget spent."""
         return Cost(self.account.epsilon, self.account.delta)
 
     @property
     def account(self) -> Account:
-        """What the table is said to have cost."""
+
         if self.manifest.synthetic is None:
-            raise InputError("the manifest does not say what the table cost; run `shoal verify` on the release")
+            raise InputError("the manifest has no account of the privacy budget; run `shoal verify` on the release")
         return self.manifest.synthetic
 
     def claims(self) -> list[Claim]:
@@ -142,7 +144,7 @@ class Synthetic(Form):
         ]
 
     def promises(self) -> list[str]:
-        """Return what is claimed, and that no file can show it."""
+        """Return the claims, each with its limits."""
         return [
             line
             for claim in self.claims()
@@ -150,11 +152,9 @@ class Synthetic(Form):
         ]
 
     def general_limits(self) -> list[str]:
-        """Return what the claim does not cover."""
         return [_TOGETHER, SEVERAL, TRUE_OF_MOST]
 
     def headline(self) -> str:
-        """Say how many rows were drawn."""
         manifest = self.manifest
         made = f"drawn with shoal {manifest.shoal_version} (method `{manifest.method}`)"
         return f"{count_noun(manifest.rows, 'row')}, {made}."
@@ -163,18 +163,15 @@ class Synthetic(Form):
         return _NOBODY
 
     def own_section(self) -> Section:
-        """Return what the table keeps of the original one, and what it does not."""
         sets = [f"- {' and '.join(map(code, one))}" for one in self.account.marginals]
         lines = [_KEPT, "", *sets, "", _LOST] if sets else [_ALONE]
-        return Section("kept", "What is kept", lines)
+        return Section("kept", "Relations that are kept", lines)
 
     def describe_values(self, name: str) -> str:
-        """Say that values were drawn."""
         del name
         return "drawn; see below"
 
     def describe_missing(self) -> str:
-        """Say how a missing value is published."""
         if self.manifest.missing.policy == "drop":
             return super().describe_missing()
         return "A missing value is published as `missing`."
@@ -191,7 +188,6 @@ class Synthetic(Form):
         return f'print(pd.crosstab(data[{first}], data[{second}], normalize="index").round(2))\n'
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
-        """Say how far the rows are from the records."""
         sets, found = self.account.marginals, evidence["synthetic"]
         shown = "; ".join(" and ".join(one) for one in sets[:_SHOWN]) or "none"
         more = f"; and {len(sets) - _SHOWN} more" if len(sets) > _SHOWN else ""
@@ -200,7 +196,7 @@ class Synthetic(Form):
         return [
             f"No row is a person. Counted together: {shown}{more}.",
             (
-                f"Shares of values are off by {alone:.1%} on average, those of pairs of values by {together:.1%}; "
+                f"Shares of values are off by {alone:.1%} on average, shares of pairs of values by {together:.1%}; "
                 "these are figures for you alone."
             ),
         ]
@@ -210,17 +206,16 @@ class SafePub(Synthetic):
     """Generalized records, drawn at random."""
 
     name: ClassVar[str] = "safepub"
-    unlinkable: ClassVar[str | None] = "its claim holds whatever else is known, and what it costs adds up"
+    unlinkable: ClassVar[str | None] = "its claim is independent of other releases, and their budgets add up"
     claim_limits: ClassVar[tuple[str, ...]] = (_SAMPLED, _RECORDS)
 
     def describe_rows(self) -> str:
         return _DRAWN
 
     def own_section(self) -> Section:
-        """Return how records were drawn."""
         drawn = self.account.sampled
         if drawn is None:
-            raise InputError("the manifest does not say how records were drawn; run `shoal verify` on the release")
+            raise InputError("the manifest has no entry on how records were drawn; run `shoal verify` on the release")
         text = (
             f"Each record was drawn with probability {drawn.share:.6g}, and published if at least {drawn.k} "
             "drawn records had the same published values in all columns."
@@ -228,35 +223,24 @@ class SafePub(Synthetic):
         return Section("drawn", "How rows were drawn", [text])
 
     def advice(self) -> list[str]:
-        """Return what can be asked of a sample of labels."""
         return [LABELS, _RATE]
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
-        """Say how many records are published."""
         shown = f"{self.manifest.rows:,} of {evidence['synthetic']['records']:,} records are published"
         return [f"{shown}; these are figures for you alone.", *self.own_section().lines]
 
 
-def find_drafted(policy: Policy, domains: Iterable[Domain]) -> list[str]:
-    """Return the columns of numbers that are open at both ends, which is how `shoal init` marks ends from the data.
-
-    Of dates it writes no ends, so that they are refused as not declared; a policy has no surer mark.
-    """
-    taxonomies = {domain.name: policy.attributes[domain.name].taxonomy for domain in domains}
-    return [name for name, one in taxonomies.items() if isinstance(one, IntervalsTaxonomy) and one.open == "both"]
-
-
 def explain_claim(parameters: Mapping[str, Any]) -> str:
-    """Say what a claim of differential privacy means.
+    """Explain a claim of differential privacy.
 
     >>> explain_claim({"epsilon": 1.0, "delta": 0.0})
-    'whatever somebody knows, no table is more than e^1 (about 2.7) times as likely with a record as without it'
+    'for any observer, no table is more than e^1 (about 2.7) times as likely with a record as without it'
     """
     epsilon, delta = parameters["epsilon"], parameters["delta"]
     factor = "" if epsilon > _LARGEST else f" (about {math.exp(epsilon):,.{1 if epsilon < 3 else 0}f})"
     but = f", but for a probability of {delta:g}" if delta else ""
     return (
-        f"whatever somebody knows, no table is more than e^{epsilon:g}{factor} times as likely with a record as "
+        f"for any observer, no table is more than e^{epsilon:g}{factor} times as likely with a record as "
         f"without it{but}"
     )
 
@@ -267,9 +251,11 @@ def _mean(values: Iterable[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SyntheticPublication(PlannedPublication):
-    """Rows drawn from noisy counts: whatever is published of them follows from the noisy counts and the policy."""
+class SyntheticPublication(Publication):
+    """Rows drawn from noisy counts; everything that is published follows from these counts and the policy."""
 
+    counted: CountedCells
+    encoding: Encoding
     plan: SyntheticPlan
     columns: Mapping[str, PublishedColumn]  # by attributes; numbers are leaves
 
@@ -279,42 +265,42 @@ class SyntheticPublication(PlannedPublication):
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
-        """What is claimed, and the account."""
         parameters = {"epsilon": self.plan.epsilon, "delta": self.plan.delta}
         claims = [{"model": "differential-privacy", "parameters": parameters}]
         return {"claims": claims, "synthetic": self.plan.describe()}
 
     @property
     def own_evidence(self) -> Mapping[str, Any]:
-        """How far the rows are from the records: exact figures, which stay internal."""
+        """The distances of the rows from the records: exact figures, which stay internal."""
         return {
             "randomness": "operating system; a seed repeats no differentially private table",
             "synthetic": distances(self.encoding.problem.cells.codes, self.encoding.problem.cells.counts, self.plan),
         }
 
-    def find_cells(self) -> IntArray:
-        """Return none: no record is published."""
+    def find_leaves(self, place: int) -> IntArray:
+        """Return no leaves, because no record is published."""
+        del place
         return np.empty(0, dtype=np.int64)
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Return none: no file can show what is claimed."""
+        """Return no guarantee, because no file can show the claims."""
         return ()
 
     def utility(self, *, expensive: bool = False) -> Utility:
-        """Return what analysts find in the rows, for the data holder alone; else nothing: it would be without noise."""
+        """Return the errors of analyses, which are exact and for the data holder only; no cheap measures."""
         problem = self.encoding.problem
-        by_leaf = self.plan.sampled is None  # what analyses of labels would take
+        by_leaf = self.plan.sampled is None
         return measure_rows(problem, view_plan(problem, self.plan)) if expensive and by_leaf else {}
 
     def column_shares(self) -> dict[str, dict[str, float]]:
-        """Return none: rows that were drawn have no original values."""
+        """Return no shares, because drawn rows have no original values."""
         return {}
 
     def hiding(self) -> None:
-        """Return nothing: no class of rows hides a person."""
+        """Return None, because rows have no classes."""
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
-        return PublishedRows(self._batches(progress), nobodys=True)
+        return PublishedRows(self._batches(progress), synthetic=True)
 
     def _batches(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         codes = {domain.name: codes for domain, codes in zip(self.plan.domains, self.plan.codes, strict=True)}
@@ -328,7 +314,6 @@ class SyntheticPublication(PlannedPublication):
 
 
 def label_leaves(domain: Domain, role: str, codes: CodeArray) -> PublishedColumn:
-    """Label the leaves that rows have, or the nodes that begin with them."""
     tree = domain.taxonomy
     hi = tree.hi[tree.node_at(domain.level)]
     ends = {leaf: (leaf, int(hi[leaf])) for leaf in kernels.occurring(codes).tolist()}

@@ -1,25 +1,23 @@
-"""Answers from the buckets of a sliced release, without linking its parts.
+"""Estimates from the buckets of a sliced release, without linking its parts.
 
-Let a bucket have n records, and let each part be a list of n numbers: what its entries add to the answer as factors, 1
-or 0 for a condition, the amount for a sum. A linking puts the lists side by side, and its answer is the sum over rows
-of the product. If all linkings are equally likely, a row has a random entry of each part, and two rows have two
+Let a bucket have n records, and let each part be a list of n numbers: the factors that its entries contribute to the
+answer (1 or 0 for a condition, the amount for a sum). A linking puts the lists side by side; its answer is the sum over
+rows of the product. If all linkings are equally likely, a row has a random entry of each part, and two rows have two
 different random entries, independently for the parts. So with mu, V the mean and variance of a part's numbers,
 
     E[answer]   = n prod mu,
     E[answer^2] = n prod (mu^2 + V) + n (n - 1) prod (mu^2 - V / (n - 1)),
 
-whatever the number of parts; for two conditions this is the hypergeometric distribution. An entry under a label that
-the condition cuts is 0 or 1 by chance of its own, N on average its variance, which adds N to mu^2 + V. Buckets are
-independent of each other. The differences are folded part by part, so that no large squares are subtracted.
+for any number of parts; for two conditions this is the hypergeometric distribution. An entry under a label that the
+condition cuts is itself a random 0 or 1, with the mean variance N, which adds N to mu^2 + V. Buckets are independent.
+The differences are accumulated part by part, so no large squares are subtracted.
 
-Answers from parts that share attributes.
-
-Within a bucket, two parts are linked at random where they have the same shared values. Linkings of different pairs of
-parts are independent, so the expected answer comes from means that each part hands to the one it is linked to, group
-by group of bucket and shared values. The variance is added up link by link, by the law of total variance: given all
-that was linked before, a link of n records of a group adds n^2 / (n - 1) V(before) V(part), as for two parts. V(before)
-is itself random if parts were linked before; its mean is at most the mean square less the squared mean, which is used.
-So the error is exact for two parts, and never too small for more.
+If parts share attributes, two parts are linked at random within a bucket among rows with the same shared values.
+Linkings of different pairs of parts are independent, so the expected answer comes from means that each part passes on
+to the one it is linked to, by groups of bucket and shared values. The variance is added up link by link, by the law of
+total variance: given the earlier links, a link of n records of a group adds n^2 / (n - 1) V(before) V(part), as for two
+parts. V(before) is itself random if parts were linked before; its mean is at most the mean square minus the squared
+mean, which is used instead. So the error is exact for two parts, and an upper bound for more.
 """
 
 from __future__ import annotations
@@ -46,10 +44,10 @@ MOST_COMBINATIONS = 1 << 26
 
 
 def estimate_query(table: tables.SlicedTable, attributes: Mapping[str, Attribute], query: Query) -> Estimate | pa.Table:
-    """Answer a query with its expected error; with `by`, a table of the groups and of these two columns.
+    """Answer a query with its expected error; with `by`, return a table of the groups with both columns.
 
-    *attributes* are those of the manifest. Groups that no record can be in are not listed. The answer is exact if
-    one part has all attributes of the query, and its error is 0 then.
+    *attributes* are the manifest's. Impossible groups are not listed. If one part has all attributes of the query, the
+    answer is exact and its error is 0.
 
     >>> rows = pa.table({"bucket": [1, 1, 1, 1], "sex": ["F", "F", "M", "M"], "ill": ["flu", "flu", "flu", "gout"]})
     >>> sliced = tables.SlicedTable.of(rows, [["sex"], ["ill"]])
@@ -75,7 +73,7 @@ def estimate_query(table: tables.SlicedTable, attributes: Mapping[str, Attribute
 
 
 def _group_columns(moments: list[PartMoments], group: IntArray) -> dict[str, pa.ChunkedArray]:
-    """Return the attributes in `by` of these groups, which are numbered part by part."""
+    """Return the attributes in `by` for these groups, which are numbered part by part."""
     columns: dict[str, pa.ChunkedArray] = {}
     for part in reversed(moments):
         taken = pa.array(group % part.n_groups)
@@ -86,18 +84,18 @@ def _group_columns(moments: list[PartMoments], group: IntArray) -> dict[str, pa.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Folded:
-    """Parts folded so far, for each bucket and group of records: the terms of the answer's mean and variance."""
+    """The terms of the answer's mean and variance after some parts, for each bucket and group."""
 
     bucket: IntArray  # (n,) ascending
     group: IntArray  # (n,)
     mean: FloatArray  # (n,) product of mu
-    spread: FloatArray  # (n,) product of (mu^2 + V + N), less product of mu^2
+    spread: FloatArray  # (n,) product of (mu^2 + V + N), minus product of mu^2
     variance: FloatArray  # (n,) of the answer, divided by the bucket's records
 
     def join(self, table: tables.SlicedTable, part: PartMoments) -> _Folded:
-        """Fold one part more: every group goes with every group of the part in its bucket.
+        """Add one more part: combine every group with every group of the part in its bucket.
 
-        The part's numbers are those of its entries that count; entries of other groups are 0.
+        Only the part's entries that count have numbers; entries of other groups are 0.
         """
         codes = table.parts[part.part].codes
         rows = np.flatnonzero(part.counts[codes])
@@ -128,7 +126,7 @@ class _Folded:
 
 
 def _answers(table: tables.SlicedTable, moments: list[PartMoments]) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the groups that occur, and the expected answer and its variance for each."""
+    """Return the groups that occur, with the expected answer and its variance."""
     if math.prod(part.n_groups for part in moments) >= 1 << 62:
         raise UsageError("the attributes in `by` have too many combinations; name fewer")
     n = table.n_buckets
@@ -147,7 +145,7 @@ def _answers(table: tables.SlicedTable, moments: list[PartMoments]) -> tuple[Int
 def overlapping_answers(
     table: tables.SlicedTable, moments: Sequence[PartMoments], most: int
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the groups that occur, and the expected answer and a bound of its variance for each."""
+    """Return the groups that occur, with the expected answer and a bound of its variance."""
     n_groups = [part.n_groups for part in moments]
     if math.prod(n_groups) * table.n_rows > most * len(moments):
         raise UsageError("the attributes in `by` have too many combinations in overlapping parts; name fewer")
@@ -165,7 +163,7 @@ def overlapping_answers(
 
 
 class _Tree:
-    """Parts in an order in which each is linked to one before it."""
+    """Parts in an order in which each is linked to an earlier one."""
 
     def __init__(self, table: tables.SlicedTable, parts: Sequence[int]) -> None:
         links = tables.tree_of([table.parts[part].names for part in parts])
@@ -203,7 +201,7 @@ class _Tree:
     def _add_variance(
         self, part: int, first: FloatArray, second: FloatArray, numbers: FloatArray, noise: FloatArray
     ) -> float:
-        """Return what the link of a part adds to the variance; *first*, *second* tell of what was linked before."""
+        """Return the variance that the link of a part adds; *first*, *second*: moments of the earlier links."""
         above, below = self._keys[part]
         size = self._sizes[part]
         mean_square = _sums(above, second, size) / size
@@ -214,13 +212,12 @@ class _Tree:
         return float((linking + mean_square * _sums(below, noise, size)).sum())
 
     def _hand_over(self, part: int, numbers: Sequence[FloatArray]) -> FloatArray:
-        """Return, for each group of a part, the mean of its numbers times those that its children hand to it."""
+        """Return, for each group of a part, the mean of its numbers times the means of its children."""
         children = {child: self._hand_over(child, numbers) for child in self._children(part)}
         total = self._times(part, numbers[part], children, set(children))
         return np.asarray(_sums(self._keys[part][1], total, self._sizes[part]) / self._sizes[part])
 
     def _times(self, part: int, numbers: FloatArray, means: dict[int, FloatArray], children: set[int]) -> FloatArray:
-        """Return the numbers of a part's rows times the means that these of its children hand to it."""
         for child in self._children(part):
             if child in children:
                 numbers = numbers * means[child][self._keys[child][0]]
@@ -249,21 +246,21 @@ def _sums(keys: CodeArray, numbers: FloatArray, like: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicedData:
-    """A sliced release, read once for many questions."""
+    """A sliced release, read once for many queries."""
 
     table: tables.SlicedTable
     stated: Manifest
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The manifest as it is written, with the values of all labels listed."""
+
         return self.stated.document
 
     def estimate(self, query: Query) -> Estimate | pa.Table:
         return estimate_query(self.table, self.stated.attributes, query)
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> pa.Table:
-        """Link the parts at random within their buckets: one of the tables that the original may be."""
+        """Link the parts at random within their buckets; the result is one of the possible original tables."""
         return tables.sample_linking(self.table, np.random.default_rng(rng))
 
     def split(self) -> tuple[pa.Table, pa.Table]:
@@ -276,9 +273,12 @@ class SlicedData:
 
 
 def read_sliced(release: Release | str | Path) -> SlicedData:
-    """Read a sliced release for questions, given the release or the folder that one received.
+    """Read a sliced release for queries; ``shoal verify`` checks its guarantees.
 
-    What the folder promises is not looked into: ``shoal verify`` does that.
+    Parameters
+    ----------
+    release
+        A release in memory, or its folder.
     """
     found = PublishedRelease.open(release)
     return SlicedData(found.slice_rows(), found.manifest)

@@ -1,4 +1,4 @@
-"""What one may ask a sliced release, and what the entries of its parts count for in an answer."""
+"""Queries to sliced releases, and the contribution of each part's entries to the answer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,20 @@ from shoal.taxonomies.parse import decimal_numbers, texts
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """How many records, or how much of an attribute in all, for those that meet every condition; group by group.
+    """A count, or a sum of an attribute, over the records that satisfy every condition.
 
-    A condition is one value, a set or list of values of which one must be met, or a pair ``(low, high)``: from *low*
-    up to but without *high*, for numbers and dates, None being no end. The value None is a missing one.
+    Parameters
+    ----------
+    where
+        A condition for each attribute: one value, a set or list of alternatives, or a range ``(low, high)`` of numbers
+        or dates that includes *low* and excludes *high*. In a range, None is an open end; as a value, it means missing.
+    sum
+        The attribute to sum; without it, records are counted.
+    by
+        Attributes by which the answer is grouped.
 
+    Examples
+    --------
     >>> Query(where={"age": (20, 40), "sex": "F"}, by="education")
     Query(where={'age': (20, 40), 'sex': 'F'}, sum=None, by=('education',))
     """
@@ -48,7 +57,7 @@ class Query:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """All attributes that the query is about, each once."""
+        """All attributes of the query, each once."""
         summed = () if self.sum is None else (self.sum,)
         return tuple(dict.fromkeys((*self.where, *summed, *self.by)))
 
@@ -60,36 +69,35 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An answer: the expected value, and how far it is off in expectation.
+    """The expected answer, and its expected error.
 
-    ``error`` is the standard deviation of the answers that tables like the original would give: all that link the
-    parts of each bucket in some way, each way being equally likely. It is 0 if one part alone gives the answer.
+    ``error`` is the standard deviation of the answers of all tables that link the parts of each bucket, each linking
+    being equally likely. It is 0 if one part alone gives the answer.
     """
 
     value: float
     error: float
 
 
-UNKNOWN = 0.5  # the share of a label of unknown width of which a part meets the condition
+UNKNOWN = 0.5  # the assumed share of a label of unknown width that satisfies a condition in part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartMoments:
-    """For each distinct value of a part: what one of its entries adds, as a factor of the answer, in expectation.
+    """For each distinct value of a part, the expected factor that an entry contributes to the answer.
 
-    Only where a label may or may not meet a condition is ``square`` above the square of ``mean``.
+    ``square`` exceeds the square of ``mean`` only if a label may or may not satisfy a condition.
     """
 
     part: int
     mean: FloatArray  # (n_codes,)
     square: FloatArray  # (n_codes,)
-    counts: BoolArray  # (n_codes,) whether entries with this value are asked for at all
+    counts: BoolArray  # (n_codes,) whether entries with this value can contribute
     group: CodeArray  # (n_codes,) number of the combination of attributes in `by`
     n_groups: int
     groups: pa.Table  # (n_groups rows), these combinations
 
     def within(self, group: int) -> PartMoments:
-        """Return the same for one group alone."""
         there = self.group == group
         only = np.where(there, self.mean, 0.0), np.where(there, self.square, 0.0), self.counts & there
         return PartMoments(self.part, *only, self.group, self.n_groups, self.groups)
@@ -98,37 +106,31 @@ class PartMoments:
 def part_moments(
     table: SlicedTable, parts: tuple[int, ...], attributes: Mapping[str, Attribute], query: Query
 ) -> list[PartMoments]:
-    """Return the factors of all parts; an attribute in several of them is asked about in the first."""
+    """Return the factors of all parts; a repeated attribute counts in the first of its parts."""
     asked: set[str] = set()
     found = []
     for number in parts:
         part = table.parts[number]
         names = [name for name in part.names if name in query.attributes and name not in asked]
         asked |= set(names)
-        found.append(_moments(number, part, names, attributes, query))
+        chance = np.ones(part.n_codes)
+        for name in names:
+            if name in query.where:
+                column = part.distinct.column(name).combine_chunks()
+                chance = chance * shares(column, attributes[name], query.where[name])
+        mean, square = chance, chance
+        if query.sum in names:
+            amount = _amounts(part, attributes[query.sum])
+            mean, square = chance * amount, chance * (amount * amount)
+        by = {name: part.distinct.column(name) for name in query.by if name in names}
+        group, first = number_rows([column_codes(column) for column in by.values()], part.n_codes)
+        groups = pa.table({name: column.take(pa.array(first)) for name, column in by.items()})
+        found.append(PartMoments(number, mean, square, chance > 0, group, len(first), groups))
     return found
 
 
-def _moments(
-    number: int, part: SlicedPart, names: list[str], attributes: Mapping[str, Attribute], query: Query
-) -> PartMoments:
-    chance = np.ones(part.n_codes)
-    for name in names:
-        if name in query.where:
-            column = part.distinct.column(name).combine_chunks()
-            chance = chance * shares(column, attributes[name], query.where[name])
-    mean, square = chance, chance
-    if query.sum in names:
-        amount = _amounts(part, attributes[query.sum])
-        mean, square = chance * amount, chance * (amount * amount)
-    by = {name: part.distinct.column(name) for name in query.by if name in names}
-    group, first = number_rows([column_codes(column) for column in by.values()], part.n_codes)
-    groups = pa.table({name: column.take(pa.array(first)) for name, column in by.items()})
-    return PartMoments(number, mean, square, chance > 0, group, len(first), groups)
-
-
 def _amounts(part: SlicedPart, attribute: Attribute) -> FloatArray:
-    """Return (n_codes,) the numbers that are summed; a missing one adds nothing."""
+    """Return (n_codes,) the numbers to sum; a missing number adds 0."""
     name = attribute.name
     if attribute.boxed:
         raise UsageError(f"{name!r} is published in ranges, so it cannot be summed; count the records of each range")
@@ -140,10 +142,10 @@ def _amounts(part: SlicedPart, attribute: Attribute) -> FloatArray:
 
 
 def shares(values: pa.Array, attribute: Attribute, condition: Any) -> FloatArray:
-    """Return (n_values,) the share of each published value's records that meet the condition.
+    """Return (n_values,) the share of each published value's records that satisfy the condition.
 
-    It is 0 or 1 where values are published as they are. Records under a label lie evenly over what it covers: its
-    values, or the width of its interval; of a label without an end that the condition cuts, half of them.
+    It is 0 or 1 for unlabelled values. Records under a label are spread evenly over its values or interval; of an open
+    interval that the condition cuts, half of the records count.
     """
     asked = _Condition.of(attribute, condition)
     if not attribute.boxed:
@@ -155,7 +157,7 @@ def shares(values: pa.Array, attribute: Attribute, condition: Any) -> FloatArray
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """What is asked of one attribute: numbers or days within two ends, or some values."""
+    """A condition on one attribute: a range of numbers or days, or alternatives."""
 
     dated: bool  # whether numbers are days since 1970
     form: str | None  # how texts write dates
@@ -164,7 +166,6 @@ class _Condition:
 
     @classmethod
     def of(cls, attribute: Attribute, condition: Any) -> _Condition:
-        """Read a condition; a range of anything but numbers or dates is refused."""
         form = attribute.format
         if not isinstance(condition, tuple):
             several = isinstance(condition, set | frozenset | list)
@@ -179,7 +180,6 @@ class _Condition:
         return cls(dated, form, (-math.inf if low is None else low, math.inf if high is None else high))
 
     def meets(self, values: pa.Array) -> BoolArray:
-        """Return (n_values,) whether each value meets the condition."""
         if self.ends is not None:
             numbers = read_numbers(values, "date" if self.dated else "number", self.form)
             return np.asarray((numbers >= self.ends[0]) & (numbers < self.ends[1]))
@@ -200,7 +200,7 @@ class _Condition:
         return np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False))
 
     def share(self, cover: Cover, attribute: Attribute) -> float:
-        """Return the share of a label's records that meet the condition."""
+        """Return the share of a label's records that satisfy the condition."""
         missing = float(any(value is None for value in self.values))
         among = cover.get("values")
         if cover.get("any"):
@@ -215,7 +215,7 @@ class _Condition:
         return self._overlap(*interval)
 
     def _overlap(self, start: float, stop: float, whole: bool) -> float:
-        """Return the share of an interval that meets the condition."""
+        """Return the share of an interval that satisfies the condition."""
         width = stop - start
         if self.ends is not None:
             low, high = self.ends
@@ -233,9 +233,9 @@ class _Condition:
 
 
 def _interval(cover: Cover, attribute: Attribute) -> tuple[float, float, bool] | None:
-    """Return the first number or day of a cover, the one after the last, and whether only whole ones count."""
+    """Return the first number or day of a cover, the end (excluded), and whether only whole numbers count."""
     if "prefixes" in cover:
-        if len(cover["prefixes"]) > 1 or attribute.length is None:  # codes of any length are no numbers
+        if len(cover["prefixes"]) > 1 or attribute.length is None:  # codes of varying length have no order as numbers
             return None
         prefix = cover["prefixes"][0]
         rest = attribute.length - len(prefix)
@@ -258,7 +258,7 @@ def _number(value: Any) -> float | None:
 
 
 def _place(value: Any, form: str | None, *, dated: bool = True) -> float | None:
-    """Return a date, or a text that is one, as days since 1970, or the number that a text reads as; None if none is."""
+    """Return a date as days since 1970, or the number in a text; None if it is neither."""
     is_date = isinstance(value, datetime.date)
     text = pa.array([value.isoformat() if is_date else str(value)])
     number = float(read_numbers(text, "date" if dated else "number", None if is_date else form)[0])

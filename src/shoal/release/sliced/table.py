@@ -1,10 +1,9 @@
-"""A sliced table as whoever receives it reads it: buckets, parts whose values belong together, and their links."""
+"""Sliced tables as recipients read them: buckets, parts whose values belong together, and the links of parts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -14,11 +13,8 @@ import pyarrow.compute as pc
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import same_rows
-from shoal.manifest import Manifest
 from shoal.plan.slices import Link, link_parts
-from shoal.sources.base import SourceOptions
 from shoal.sources.columns import plain
-from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import texts
 
 BUCKET = "bucket"
@@ -27,7 +23,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicedPart:
-    """Attributes that were kept together: ``codes`` tells which of the ``distinct`` combinations each row has.
+    """Attributes of one part: ``codes`` has the row of ``distinct`` with each row's combination of values.
 
     Missing is a value like any other. Row i of one part and row i of another need not be about the same person.
     """
@@ -38,13 +34,12 @@ class SlicedPart:
 
     @property
     def n_codes(self) -> int:
-        """Number of distinct combinations."""
         return int(self.distinct.num_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicedTable:
-    """Rows in buckets: within a bucket, every part was permuted by itself.
+    """Rows in buckets; within a bucket, every part was permuted independently.
 
     Li, Li, Zhang and Molloy, "Slicing: a new approach for privacy preserving data publishing", section 2.
 
@@ -62,27 +57,29 @@ class SlicedTable:
 
     @classmethod
     def of(cls, table: pa.Table, parts: Sequence[Sequence[str]]) -> SlicedTable:
-        """Read the published rows of a release with these parts; one that is not sliced is refused."""
+        """Read the published rows of a sliced release; refuse other releases."""
         if len(parts) < 2:
             raise UsageError(
-                "this release is not sliced: each of its rows is a record as it stands, so count, sum and "
-                "cross-tabulate `release.data` itself"
+                "this release is not sliced: each row is a whole record, so count, sum and cross-tabulate "
+                "`release.data` itself"
             )
         expected = name_columns(parts)
         if table.column_names != [BUCKET, *(name for part in expected for name in part)]:
-            raise InputError("the columns are not `bucket` and those of the manifest's parts; is it the same release?")
+            raise InputError("the columns are not `bucket` and the manifest's; check that both are of one release")
         rows = plain(table)
-        bucket, n_buckets = _buckets(rows.column(BUCKET))
-        return cls(bucket, n_buckets, tuple(_part(rows, *both) for both in zip(parts, expected, strict=True)))
+        found = []
+        for names, columns in zip(parts, expected, strict=True):
+            codes, first = number_rows([column_codes(rows.column(column)) for column in columns], rows.num_rows)
+            distinct = rows.select(columns).take(pa.array(first)).rename_columns(list(names))
+            found.append(SlicedPart(tuple(names), codes, distinct))
+        return cls(*_buckets(rows.column(BUCKET)), tuple(found))
 
     @property
     def n_rows(self) -> int:
-        """Number of published records."""
         return len(self.bucket)
 
     @property
     def sizes(self) -> IntArray:
-        """(n_buckets,) records of each bucket."""
         return np.bincount(self.bucket, minlength=self.n_buckets)
 
     @property
@@ -92,7 +89,7 @@ class SlicedTable:
 
 
 def name_columns(parts: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the names of each part's columns: an attribute's second column is given by ``(2)``, and so on.
+    """Return the column names of each part; an attribute's second column has the suffix ``(2)``, and so on.
 
     >>> name_columns([["age", "sex"], ["sex", "illness"]])
     [['age', 'sex'], ['sex (2)', 'illness']]
@@ -108,7 +105,7 @@ def name_columns(parts: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def number_rows(columns: Sequence[AnyIntArray], n_rows: int) -> tuple[CodeArray, IntArray]:
-    """Return (n_rows,) the number of each row's combination of codes, and (n_combinations,) a row that has it.
+    """Return (n_rows,) the number of each row's combination of codes, and (n_combinations,) an example row of each.
 
     >>> number_rows([np.array([1, 0, 1]), np.array([5, 5, 5])], 3)
     (array([1, 0, 1], dtype=int32), array([1, 0]))
@@ -118,15 +115,9 @@ def number_rows(columns: Sequence[AnyIntArray], n_rows: int) -> tuple[CodeArray,
 
 
 def column_codes(column: pa.ChunkedArray) -> CodeArray:
-    """Return (n_rows,) the number of each value among the column's distinct ones; missing is one of them."""
+    """Return (n_rows,) the number of each value among the column's distinct values, including missing."""
     coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     return np.asarray(coded.indices).astype(np.int32, copy=False)
-
-
-def _part(rows: pa.Table, names: Sequence[str], columns: Sequence[str]) -> SlicedPart:
-    codes, first = number_rows([column_codes(rows.column(column)) for column in columns], rows.num_rows)
-    distinct = rows.select(list(columns)).take(pa.array(first)).rename_columns(list(names))
-    return SlicedPart(tuple(names), codes, distinct)
 
 
 def _buckets(column: pa.ChunkedArray) -> tuple[CodeArray, int]:
@@ -134,7 +125,7 @@ def _buckets(column: pa.ChunkedArray) -> tuple[CodeArray, int]:
     try:
         numbers = np.asarray(pc.cast(column, pa.int32()).combine_chunks(), dtype=np.int32)
     except (pa.ArrowException, ValueError, TypeError):
-        numbers = np.zeros(1, dtype=np.int32)  # stated below
+        numbers = np.zeros(1, dtype=np.int32)  # refused below
     if column.null_count or numbers.min(initial=1) < 1:
         raise InputError("column 'bucket' must hold the whole numbers 1, 2, ...; is it the published file?")
     n_buckets = int(numbers.max(initial=0))
@@ -146,36 +137,11 @@ def _buckets(column: pa.ChunkedArray) -> tuple[CodeArray, int]:
 MISSING = "missing"
 
 
-def read_published(path: Path, manifest: Manifest) -> pa.Table:
-    """Return the rows of a published file; numbers of a CSV file that are published as they are become numbers."""
-    source = open_source(path, SourceOptions(delimiter=","))
-    rows = pa.Table.from_batches(list(source.batches()))
-    if path.suffix != ".csv":
-        return rows
-    for names, columns in zip(manifest.parts, name_columns(manifest.parts), strict=True):
-        for name, column in zip(names, columns, strict=True):
-            attribute = manifest.attributes[name]
-            if attribute.kind == "number" and not attribute.boxed and column in rows.column_names:
-                place = rows.column_names.index(column)
-                rows = rows.set_column(place, column, _numbers(rows.column(column)))
-    return rows
-
-
-def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return whole numbers if all are whole, else decimals; text that is neither stays what it is."""
-    for kind in (pa.int64(), pa.float64()):
-        try:
-            return column.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return column
-
-
 def multisets(table: SlicedTable, kept: Collection[str]) -> pa.Table:
-    """Return the table in which all attributes but the *kept* ones are multisets: Table 1(d) of the slicing paper.
+    """Return the rows with each attribute but the *kept* ones as a multiset: Table 1(d) of the slicing paper.
 
-    A multiset reads ``22:2,33:1``: values in ascending order, each with its number of records. Apart from what one
-    part tells of several attributes, the multisets tell as much as the slices.
+    A multiset reads ``22:2,33:1``: values in ascending order, each with its number of records. Except for relations
+    within a part, the multisets have the same information as the slices.
 
     >>> rows = pa.table({"bucket": [1, 1, 1], "age": [33, 22, 22], "illness": ["flu", "gout", None]})
     >>> sliced = SlicedTable.of(rows, [["age"], ["illness"]])
@@ -192,7 +158,6 @@ def multisets(table: SlicedTable, kept: Collection[str]) -> pa.Table:
 
 
 def _texts(table: SlicedTable, part: SlicedPart, name: str) -> pa.Array:
-    """Return (n_rows,) the multiset of one attribute in each row's bucket."""
     column = part.distinct.column(name).combine_chunks()
     codes = column_codes(pa.chunked_array([column]))
     values = column.take(pa.array(number_rows([codes], len(codes))[1]))  # each distinct value at its code
@@ -207,17 +172,17 @@ def _texts(table: SlicedTable, part: SlicedPart, name: str) -> pa.Array:
 
 
 def sample_linking(table: SlicedTable, rng: np.random.Generator) -> pa.Table:
-    """Return a table that links the parts anew, every linking within buckets being equally likely.
+    """Return a table with the parts linked at random; all linkings within buckets are equally likely.
 
-    Parts that share attributes are linked only where they have the same values of these. Every bucket keeps its
-    values of every part; the attributes stand in the order of the parts, each once.
+    Parts that share attributes are linked only if they have the same values of these. The attributes have the order of
+    the parts, each once.
 
     >>> rows = pa.table({"bucket": [1, 1, 2], "age": [22, 33, 52], "illness": ["flu", "gout", "flu"]})
     >>> sliced = SlicedTable.of(rows, [["age"], ["illness"]])
     >>> sample_linking(sliced, np.random.default_rng(3)).to_pydict()
     {'age': [22, 33, 52], 'illness': ['gout', 'flu', 'flu']}
     """
-    place: dict[int, AnyIntArray] = {0: np.arange(table.n_rows)}  # (n_rows,) of a part, where its values come from
+    place: dict[int, AnyIntArray] = {0: np.arange(table.n_rows)}  # part -> (n_rows,) the rows that its values come from
     for link in tree_of([part.names for part in table.parts]):
         parent_key, key = link_keys(table, link)
         mixed = rng.permutation(table.n_rows)
@@ -235,10 +200,10 @@ COUNT = "count"
 
 
 def two_tables(table: SlicedTable, sensitive: Collection[str]) -> tuple[pa.Table, pa.Table]:
-    """Return all parts but the one with the *sensitive* attributes as they are, and each bucket's counts of that one.
+    """Return the parts without *sensitive* attributes unchanged, and each bucket's counts of the sensitive part.
 
     Xiao and Tao, "Anatomy: simple and effective privacy preservation" (VLDB 2006), Definition 3. The columns of the
-    second table are the bucket, those of the sensitive part, and ``count``.
+    second table are the bucket, the sensitive part, and ``count``.
 
     >>> rows = pa.table({"bucket": [1, 1, 1], "age": [22, 33, 22], "illness": ["gout", "flu", "gout"]})
     >>> quasi, sensitive = two_tables(SlicedTable.of(rows, [["age"], ["illness"]]), ["illness"])
@@ -250,15 +215,15 @@ def two_tables(table: SlicedTable, sensitive: Collection[str]) -> tuple[pa.Table
     holders = [place for place, part in enumerate(table.parts) if not set(sensitive).isdisjoint(part.names)]
     if len(holders) != 1:
         raise UsageError(
-            "two tables can be made of a sliced release of which one part has all sensitive attributes; here "
+            "two tables need a sliced release with all sensitive attributes in one part; here "
             f"{len(holders)} of {len(table.parts)} parts have some"
         )
     (place,) = holders
     names = name_columns([part.names for part in table.parts])
     if COUNT in names[place]:
         raise UsageError(
-            f"the table of sensitive values has a column {COUNT!r} of its own; rename the attribute {COUNT!r} in the "
-            "data and in the policy"
+            f"the table of sensitive values adds a column {COUNT!r}; rename the attribute {COUNT!r} in the data and in "
+            "the policy"
         )
     rows = {BUCKET: pa.array(table.bucket + np.int32(1))}
     others, own = dict(rows), dict(rows)
@@ -271,7 +236,7 @@ def two_tables(table: SlicedTable, sensitive: Collection[str]) -> tuple[pa.Table
 
 
 def tree_of(parts: Sequence[Sequence[T]]) -> tuple[Link[T], ...]:
-    """Return how all parts but the first are linked to those before; overlaps that form no tree are refused."""
+    """Return the links of every part but the first to an earlier one; refuse overlaps that form no tree."""
     links = link_parts(parts)
     if links is None:
         raise UsageError("the parts overlap in a cycle, so they cannot be linked")
@@ -279,9 +244,9 @@ def tree_of(parts: Sequence[Sequence[T]]) -> tuple[Link[T], ...]:
 
 
 def find_parts(parts: Sequence[Sequence[T]], names: Collection[T]) -> tuple[int, ...]:
-    """Return the fewest parts found that have these attributes and all that link them.
+    """Return a small set of parts that have these attributes and everything that links them.
 
-    A part that shares attributes with one other part only can be left out if the others have all that is asked for.
+    A part that shares attributes with only one other part can be left out if the others have all *names*.
 
     >>> find_parts([["age"], ["zip", "sex"], ["illness"]], ["age", "illness"])
     (0, 2)
@@ -303,13 +268,12 @@ def find_parts(parts: Sequence[Sequence[T]], names: Collection[T]) -> tuple[int,
 
 
 def overlap(parts: Sequence[Sequence[str]]) -> bool:
-    """Whether some attribute is in several parts."""
     names = [name for part in parts for name in part]
     return len(set(names)) < len(names)
 
 
 def link_keys(table: SlicedTable, link: Link[str]) -> tuple[CodeArray, CodeArray]:
-    """Return (n_rows,) the number of each row's bucket and shared values, by its parent part and by its part.
+    """Return (n_rows,) the number of each row's bucket and shared values, in its parent part and in its own part.
 
     Rows of the parent and of the part can be about the same record only if they have the same number.
     """
