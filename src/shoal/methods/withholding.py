@@ -75,9 +75,7 @@ def choose_company(
         fitting = order[: min(int(np.searchsorted(total, problem.max_withheld, side="right")), n_groups - 1)]
 
         def is_enough(n_more: int, fitting: IntArray = fitting) -> bool:
-            chosen = np.append(np.isin(np.arange(n_groups), fitting[:n_more]), True)[
-                owner
-            ]  # last: WITHHELD
+            chosen = np.append(np.isin(np.arange(n_groups), fitting[:n_more]), True)[owner]  # last: WITHHELD
             return bool(satisfy(problem, np.zeros(chosen.sum(), np.int32), cell[chosen], records[chosen], 1)[0])
 
         # Each group satisfies the models, and unions do not break them, so more groups never fail after fewer hold.

@@ -29,8 +29,7 @@ class Judge:
 
     @classmethod
     def of(cls, requirement: Requirement, counts: IntArray, *, induced: bool = False) -> Judge:
-        """Prepare for a table of *counts* records of each cell; *induced* if some records publish generalized values.
-        """
+        """Prepare for a table of *counts* records of each cell; *induced* if some publish generalized values."""
         return cls(requirement, requirement.induce(counts) if induced else None, requirement.whole(counts))
 
     def holds(

@@ -88,8 +88,7 @@ class Requirement:
         return Induced.of(self.taxonomy, weights, whole.size)
 
     def whole(self, counts: IntArray) -> Whole:
-        """Return the whole table as one class; *counts* are the records of each cell, if the cells are the whole table.
-        """
+        """Return the whole table as one class; *counts* are the records of each cell, unless the cells are a region."""
         return self.as_one_class(counts) if self.table is None else self.table
 
     def as_one_class(self, counts: IntArray) -> Whole:
@@ -316,8 +315,7 @@ class Induced:
         return result
 
     def steps(self, allowed: BoolArray) -> CodeArray:
-        """Return (n_nodes,) the next *allowed* node above each node that has more weighted leaves; the root is its own.
-        """
+        """Return (n_nodes,) the next *allowed* node above each with more weighted leaves; the root is its own."""
         parent = self.taxonomy.parent
         spread = np.concatenate([[0], np.cumsum(self.weights > 0)])
         wide = spread[self.taxonomy.hi] - spread[self.taxonomy.lo]

@@ -77,7 +77,9 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
     units = [_node_units(rule.induced) for rule in bound]
     limits = [[_round_down(limit) for limit in rule.curve.limits] for rule in bound]
     caps = [
-        _round_down(cap) for rule, tree in zip(bound, trees, strict=True) for cap in rule.caps or [1] * tree.n_leaves
+        _round_down(cap)
+        for rule, tree in zip(bound, trees, strict=True)
+        for cap in rule.caps or [Fraction(1)] * tree.n_leaves
     ]
     references = [
         np.zeros(tree.n_leaves) if rule.reference is None else rule.reference

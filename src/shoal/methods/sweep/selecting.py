@@ -71,8 +71,8 @@ def sweep_items(
 def select_items(problem: Problem, rules: Rules, parts: Parts, size: int, turn: int) -> CodeArray:
     """Return (n_items, n_quasi) levels: for each part, the most special ones that it shares with a group.
 
-    Groups have at least *size* records. If there are too many vectors, the function returns those that suit most
-    records. The result does not depend on chance, only on the table and the number of the *turn*.
+    Groups have at least *size* records. If there are too many vectors, the function returns the vectors
+    of most records. The result does not depend on chance, only on the table and the number of the *turn*.
     """
     n, d = len(parts.cell), len(problem.quasi)
     if parts.records.sum() < size:
