@@ -315,8 +315,8 @@ def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> Cod
         taken[members] = 0
         remaining -= size
         number += 1
-    for v in range(n_values):
-        group[queue[head[v] : first[v + 1]]] = number
+    for value in range(n_values):
+        group[queue[head[value] : first[value + 1]]] = number
     return group
 
 
