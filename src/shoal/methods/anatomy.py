@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -91,35 +90,36 @@ def _parts(problem: Problem) -> tuple[Part, Part]:
     return quasi, Part((), (0,), (), np.zeros(problem.cells.n_cells, dtype=np.int32), 1)
 
 
-class _Deal(NamedTuple):
-    """A number of buckets, each with at least *size* records."""
+def _choose_deal(problem: Problem, by_value: IntArray) -> tuple[int, int]:
+    """Return the size and number of the smallest buckets that hold all records, or raise.
 
-    size: int
-    n_buckets: int
-
-
-def _choose_deal(problem: Problem, by_value: IntArray) -> _Deal:
-    """Return the smallest buckets that hold all records, or raise; withheld records would all share their values."""
+    Records are never withheld instead, because all of them would have the most frequent value.
+    """
     asked = [(requirement.model, requirement.whole(problem.cells.counts)) for requirement in problem.requirements]
 
     def hold(bucket: IntArray) -> bool:
         return all(bool(model.holds(ClassHistograms.of([bucket]), whole)[0]) for model, whole in asked)
 
-    present = (by_value > 0).astype(np.int64)
+    present, name = (by_value > 0).astype(np.int64), problem.sensitive[0].name
     if not hold(present):
-        models, name = ", ".join(model.subject for model, _ in asked), problem.sensitive[0].name
+        models = ", ".join(model.subject for model, _ in asked)
         raise UnreachableError(f"{models}: even a bucket with all {present.sum()} values of {name!r} does not reach it")
     for most in range(1, min(int(by_value.max()), _MOST_OF_A_VALUE) + 1):
-        deal = _deal(by_value, most, hold)
-        if by_value.max() <= most * deal.n_buckets:
-            return deal
+        size, n_buckets = _deal(by_value, most, hold)
+        if by_value.max() <= most * n_buckets:
+            return size, n_buckets
     if hold(by_value):
-        return _Deal(int(by_value.sum()), 1)
-    raise UnreachableError(_reason(problem, by_value, _deal(by_value, 1, hold).size))
+        return int(by_value.sum()), 1
+    l, n_records, most = _deal(by_value, 1, hold)[0], int(by_value.sum()), int(by_value.max())
+    raise UnreachableError(
+        f"anatomy: a bucket needs {l} different values of {name!r}, but the most frequent one has {most:,} of "
+        f"{n_records:,} records, more than 1/{l}; buckets of {n_records // most} are reachable"
+        + (f"; {SHOWS_VALUES}" if problem.max_withheld else "")
+    )
 
 
-def _deal(by_value: IntArray, most: int, hold: Callable[[IntArray], bool]) -> _Deal:
-    """Return the maximum number of buckets that hold for any composition with at most *most* records per value."""
+def _deal(by_value: IntArray, most: int, hold: Callable[[IntArray], bool]) -> tuple[int, int]:
+    """Return the size and number of buckets that hold for any composition with at most *most* records per value."""
     n_present = int((by_value > 0).sum())
 
     def hold_always(size: int) -> bool:
@@ -128,7 +128,7 @@ def _deal(by_value: IntArray, most: int, hold: Callable[[IntArray], bool]) -> _D
         return hold(np.clip(size - most * np.arange(len(by_value)), 0, most))
 
     size = bisect_left(range(1, most * n_present), True, key=hold_always) + 1
-    return _Deal(size, _number_of_buckets(by_value, size, most))
+    return size, _number_of_buckets(by_value, size, most)
 
 
 def _number_of_buckets(by_value: IntArray, size: int, most: int = 1) -> int:
@@ -142,12 +142,3 @@ def _number_of_buckets(by_value: IntArray, size: int, most: int = 1) -> int:
     # sum(min(count, most n)) - n size is concave in n and 0 at 0, so all feasible n precede the infeasible ones
     numbers = range(1, int(by_value.sum()) // size + 1)
     return bisect_left(numbers, True, key=lambda n: int(np.minimum(by_value, most * n).sum()) < n * size)
-
-
-def _reason(problem: Problem, by_value: IntArray, l: int) -> str:
-    n_records, most, name = int(by_value.sum()), int(by_value.max()), problem.sensitive[0].name
-    return (
-        f"anatomy: a bucket needs {l} different values of {name!r}, but the most frequent one has {most:,} of "
-        f"{n_records:,} records, more than 1/{l}; buckets of {n_records // most} are reachable"
-        + (f"; {SHOWS_VALUES}" if problem.max_withheld else "")
-    )

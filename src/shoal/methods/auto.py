@@ -81,7 +81,6 @@ class Trial:
     reason: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """Return all of it for JSON."""
         chosen = self.method.model_dump(mode="json", exclude_defaults=True)
         entry: dict[str, object] = {"method": self.method.name, "parameters": chosen}
         return entry | ({"reason": self.reason} if self.score is None else {"score": round(self.score, 1)})
@@ -131,7 +130,6 @@ def _try_method(
 
 
 def _say_why(problem: Problem, trials: Sequence[Trial]) -> str:
-    """Return what to change: the models that the whole table as one class fails, or all reasons of the methods."""
     if blocking := dict.fromkeys(reason for *_, reason in failing_as_one_class(problem)):
         return "\n".join(["Change in privacy:", *blocking])
     methods: dict[str, dict[str, None]] = {}
@@ -159,12 +157,10 @@ class _Deadline(Silent):
 
     @contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
-        """Open a silent step."""
         del title, total, unit
         yield self
 
     def advance(self, amount: int) -> None:
-        """Raise if the time is over."""
         del amount
         compiled = self.compiling.duration if self.compiling.done else 0.0
         if time.monotonic() > self._end + compiled:

@@ -152,7 +152,6 @@ class RunStack:
         self._runs = [run.lay_out(old, new) for run in self._runs]
 
     def total(self) -> Run:
-        """Merge all runs into one and return it."""
         while len(self._runs) > 1:
             last = self._runs.pop()
             self._runs.append(self._runs.pop().merge(last))

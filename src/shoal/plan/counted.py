@@ -53,7 +53,6 @@ class CountedCells(SeenValues):
     n_rows: int
 
     def codes(self, column: int) -> AnyIntArray:
-        """Return (n_cells,) the dictionary codes of one column; 0 is missing."""
         return self.run.column(self.layout, column)
 
     def find_used(self, column: int) -> BoolArray:
@@ -192,7 +191,6 @@ class Thinning:
         return self._rng
 
     def draw(self, factors: Factored) -> IntArray:
-        """Return the rows of a batch that belong to the sample."""
         return np.flatnonzero(self._chance().random(len(factors[0][0])) < self.share)
 
 
@@ -248,7 +246,6 @@ class Sorting:
         self._drain(keep)
 
     def finish(self) -> RunStack:
-        """Wait for all batches and return their cells."""
         self._drain(0)
         return self._stack
 

@@ -123,17 +123,6 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Records of one cell in one class that publish the same ranges of sensitive values."""
-
-    cell: IntArray  # (n_parts,)
-    owner: IntArray  # (n_parts,) class
-    lo: CodeArray  # (n_parts, n_sensitive) first leaf, or KEPT
-    hi: CodeArray  # (n_parts, n_sensitive) leaf after the last; 0 where KEPT
-    records: IntArray  # (n_parts,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """A generalization: each class publishes one leaf range per quasi-identifier.
 
@@ -238,13 +227,21 @@ class Plan:
 
     @classmethod
     def of_parts(
-        cls, lo: CodeArray, hi: CodeArray, cells: Cells, parts: Parts, population: Mapping[str, IntArray] | None = None
+        cls,
+        lo: CodeArray,
+        hi: CodeArray,
+        cells: Cells,
+        cell: IntArray,
+        owner: IntArray,
+        records: IntArray,
+        sensitive: tuple[CodeArray, CodeArray],
+        population: Mapping[str, IntArray] | None = None,
     ) -> Plan:
-        """Build from parts of cells that may publish ranges of sensitive values; all other records are withheld."""
-        cell, owner, records = withhold_rest(cells.counts, parts.cell, parts.owner, parts.records)
-        more = ((0, len(cell) - len(parts.cell)), (0, 0))
-        shown = np.pad(parts.lo, more, constant_values=KEPT), np.pad(parts.hi, more)
-        return cls.of_pieces(lo, hi, cells.n_cells, cell, owner, records, population, shown)
+        """Build from pieces of cells as ``of_pieces`` does; all other records are withheld."""
+        pieces = withhold_rest(cells.counts, cell, owner, records)
+        more = ((0, len(pieces[0]) - len(cell)), (0, 0))
+        shown = np.pad(sensitive[0], more, constant_values=KEPT), np.pad(sensitive[1], more)
+        return cls.of_pieces(lo, hi, cells.n_cells, *pieces, population, shown)
 
 
 def _targets(owner: CodeArray, lo: CodeArray, hi: CodeArray, records: IntArray) -> tuple[CodeArray, Targets]:

@@ -71,7 +71,7 @@ class Line:
         """
         grain = max(smallest // _UNITS_PER_GROUP, 1)
         unit = (np.arange(len(self)) // grain).astype(np.int32)
-        low, high = self._extents(unit, int(unit[-1]) + 1)
+        low, high = _find_extents(unit, self._codes, int(unit[-1]) + 1)
         number = curve.optimal_cuts(self._trees, low, high, np.bincount(unit), smallest)
         return self._gather(number[unit])
 
@@ -158,9 +158,7 @@ class Line:
         The records have these *codes* and *cells*; parts 2 g and 2 g + 1 belong to group g. Groups whose width is not
         below *most* are not judged.
         """
-        low = np.full((2 * len(most), self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
-        high = np.full_like(low, -1)
-        curve.extents(parts, codes, low, high)
+        low, high = _find_extents(parts, codes, 2 * len(most))
         widths = curve.group_widths(self._trees, low, high) * np.bincount(parts, minlength=len(low))
         total: FloatArray = widths.reshape(-1, 2).sum(axis=1)
         total[total >= most] = np.inf
@@ -176,7 +174,6 @@ class Line:
         return total
 
     def loss(self, groups: Groups) -> float:
-        """Return the total width of the labels over all records in groups."""
         return float(np.dot(curve.group_widths(self._trees, groups.low, groups.high), groups.sizes))
 
     def worst(self, groups: Groups, requirement: int) -> float:
@@ -186,32 +183,24 @@ class Line:
         return float(reached.min() if judge.requirement.model.achieved_is == "at least" else reached.max())
 
     def plan(self, groups: Groups) -> Plan:
-        """Return the groups as classes."""
         lo, hi = self._labels(groups.low, groups.high)
         ones = np.ones(len(self), dtype=np.int64)
         return Plan.of_pieces(lo, hi, self._problem.cells.n_cells, self._cells, groups.of, ones)
 
-    def _extents(self, group: CodeArray, n_groups: int) -> tuple[CodeArray, CodeArray]:
-        low = np.full((n_groups, self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
-        high = np.full_like(low, -1)
-        curve.extents(group, self._codes, low, high)
-        return low, high
-
     def _gather(self, number: CodeArray) -> Groups:
         """Return groups by their numbers; groups with equal labels become one, because they would be one class."""
         n_groups = int(number.max()) + 1
-        low, high = self._extents(number, n_groups)
+        low, high = _find_extents(number, self._codes, n_groups)
         lo, hi = self._labels(low, high)
         first, same = same_rows((*lo.T, *hi.T))
         rank = np.empty(len(first), dtype=np.int32)  # by first occurrence along the curve
         rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
         same = rank[same]
         of = np.append(same, np.int32(WITHHELD))[number]
-        low, high = self._extents(of, len(first))
+        low, high = _find_extents(of, self._codes, len(first))
         return Groups(of, low, high, np.bincount(of[of >= 0], minlength=len(first)).astype(np.int64))
 
     def _labels(self, low: CodeArray, high: CodeArray) -> tuple[CodeArray, CodeArray]:
-        """Return the leaf ranges [lo, hi) to publish."""
         lo, hi = low.copy(), high + 1
         for j, attribute in enumerate(self._problem.quasi):
             lo[:, j], hi[:, j] = widen(attribute.taxonomy, lo[:, j], hi[:, j], ranges=self._ranges[j])
@@ -222,6 +211,14 @@ class Line:
         first, order = group_items(groups.of, len(groups))
         values = judge.requirement.values
         return first, None if values is None else values[self._cells[order]], np.ones(len(order), dtype=np.int64)
+
+
+def _find_extents(group: CodeArray, codes: CodeArray, n_groups: int) -> tuple[CodeArray, CodeArray]:
+    """Return (n_groups, d) the minimum and maximum codes of each group's records."""
+    low = np.full((n_groups, codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
+    high = np.full_like(low, -1)
+    curve.extents(group, codes, low, high)
+    return low, high
 
 
 def _curve_order(problem: Problem, rng: np.random.Generator, by_levels: bool) -> IntArray:

@@ -52,13 +52,11 @@ class Partition:
 
     @classmethod
     def of_places(cls, problem: Problem, places: Places, found: FloatArray) -> Partition:
-        """Build from positions and correlations; insensitive attributes go to the first part."""
         names = _names(problem)
         pairs = {f"{names[i]}, {names[j]}": round(float(found[i, j]), 6) for i in range(len(names)) for j in range(i)}
         return cls(places, (problem.carried, *((),) * (len(places) - 1)), {"correlations": pairs}, found)
 
     def list_names(self, problem: Problem) -> list[list[str]]:
-        """Return the names of the quasi-identifiers and sensitive attributes of each part."""
         names = _names(problem)
         return [[names[place] for place in group] for group in self.places]
 
@@ -252,14 +250,6 @@ def check_columns(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | N
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Values:
-    """One attribute by cells: its values or, if its leaves are many numbers or dates, intervals of them."""
-
-    codes: CodeArray  # (n_cells,) dense
-    shares: FloatArray  # (n_values,) of the records; all positive
-
-
 def correlations(problem: Problem, intervals: int = INTERVALS) -> FloatArray:
     """Return (d, d) correlations in [0, 1] of all quasi-identifiers, then all sensitive attributes; the diagonal is 1.
 
@@ -272,7 +262,7 @@ def correlations(problem: Problem, intervals: int = INTERVALS) -> FloatArray:
     records = problem.cells.counts[present].astype(np.float64)
     attributes = (*problem.quasi, *problem.sensitive)
     values = [
-        _values(attribute.taxonomy, codes[present], records, intervals)
+        _values(attribute.taxonomy, codes[present], intervals)
         for attribute, codes in zip(attributes, problem.cells.codes, strict=True)
     ]
     found = np.eye(len(values))
@@ -282,16 +272,17 @@ def correlations(problem: Problem, intervals: int = INTERVALS) -> FloatArray:
     return found
 
 
-def _phi2(one: _Values, other: _Values, records: FloatArray) -> float:
-    smaller = min(len(one.shares), len(other.shares))
+def _phi2(one: CodeArray, other: CodeArray, records: FloatArray) -> float:
+    """Return phi^2 of two columns of dense codes by cells."""
+    first, second = np.bincount(one, records) / records.sum(), np.bincount(other, records) / records.sum()
+    smaller = min(len(first), len(second))
     if smaller < 2:
         return 0.0
     # pairs that do not occur add nothing to sum f_ij^2 / (f_i f_j), which is the sum of the definition plus 1
-    pair = one.codes.astype(np.int64) * len(other.shares) + other.codes  # (n_cells,)
-    occurring, total = _sum_pairs(pair, records, len(one.shares) * len(other.shares))
-    first, second = np.divmod(occurring, len(other.shares))
+    occurring, total = _sum_pairs(one.astype(np.int64) * len(second) + other, records, len(first) * len(second))
+    i, j = np.divmod(occurring, len(second))
     share = total / records.sum()
-    excess = float(np.sum(share / one.shares[first] * (share / other.shares[second]))) - 1.0
+    excess = float(np.sum(share / first[i] * (share / second[j]))) - 1.0
     return min(max(excess / (smaller - 1), 0.0), 1.0)
 
 
@@ -305,7 +296,8 @@ def _sum_pairs(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntAr
     return occurring, np.asarray(np.bincount(place.reshape(-1), weights=records), dtype=np.float64)
 
 
-def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, intervals: int) -> _Values:
+def _values(taxonomy: Taxonomy, codes: AnyIntArray, intervals: int) -> CodeArray:
+    """Return (n_cells,) dense codes of the values or, if the leaves are many numbers or dates, of their intervals."""
     occurs = np.bincount(codes, minlength=taxonomy.n_leaves) > 0
     places = _unit_places(taxonomy.positions, occurs)
     value = np.arange(taxonomy.n_leaves)  # (n_leaves,) leaf -> value
@@ -314,8 +306,7 @@ def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, interva
         value = np.floor(value).astype(np.int64)
     dense = np.zeros(taxonomy.n_leaves, dtype=np.int32)
     dense[occurs] = np.unique(value[occurs], return_inverse=True)[1].reshape(-1)
-    of_cell = dense[codes]
-    return _Values(of_cell, np.bincount(of_cell, weights=records) / records.sum())
+    return dense[codes]
 
 
 def _unit_places(positions: FloatArray | None, occurs: BoolArray) -> FloatArray | None:

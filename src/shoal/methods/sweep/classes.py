@@ -157,7 +157,6 @@ class Live:
         self._crowd = self._measure_crowd()
 
     def rest(self) -> Parts:
-        """Return the parts that no class has taken."""
         owner = np.full(len(self._live), -1, dtype=np.int64)
         return self.parts.take(self._live)._replace(records=self.remaining[self._live], owner=owner)
 

@@ -127,7 +127,6 @@ class Remainder:
         return closing
 
     def _may_leave(self, groups: Sequence[ClassHistograms]) -> IntArray:
-        """Return the groups that keep the pace, and without each of which the remainder holds."""
         able = np.flatnonzero(self._within_pace(groups))
         return able[self._hold_without([_take(one, able) for one in groups])]
 
@@ -140,7 +139,6 @@ class Remainder:
         return found
 
     def _hold_without(self, groups: Sequence[ClassHistograms]) -> BoolArray:
-        """Return (n_groups,) whether the remainder holds without each group, or is empty."""
         rest = self._without(groups)
         return np.asarray(self._hold(rest) | (rest[0].sizes == 0))
 

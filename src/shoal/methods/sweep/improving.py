@@ -9,7 +9,7 @@ import numpy as np
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import inline_kernel, kernel, light_kernel
-from shoal.methods.sweep.classes import Classes, Sweep, TreeTables, label_keys, label_node, last_slot, slot_of
+from shoal.methods.sweep.classes import Classes, Sweep, label_keys
 from shoal.methods.sweep.kernels import add_records, class_holds, room_for_judging, tally_classes
 from shoal.methods.sweep.rules import Parts, Rules, information_of
 
@@ -93,67 +93,36 @@ def _find_candidates(
     most = _LOOKUPS // max(len(kernels.occurring(classes.item)), 1)
     found = np.full((len(rows), _CANDIDATES), -1, dtype=np.int32)
     asked = np.arange(len(rows)) if len(rows) <= most else np.argpartition(floor, most)[:most]
-    of_classes = classes.item, classes.nodes, information[:-1]
-    found[asked] = covering_classes(rows[asked], floor[asked], sweep.trees, sweep.items, *of_classes, _CANDIDATES)
+    found[asked] = covering_classes(sweep, classes, rows[asked], floor[asked], information, _CANDIDATES)
     return rows, found
 
 
-@kernel
 def covering_classes(
-    rows: IntArray,
-    floor: FloatArray,
-    trees: TreeTables,
-    levels: CodeArray,
-    item: IntArray,
-    nodes: CodeArray,
-    information: FloatArray,
-    most: int,
+    sweep: Sweep, classes: Classes, rows: IntArray, floor: FloatArray, information: FloatArray, most: int
 ) -> CodeArray:
-    """Return (n_rows, most) classes whose labels cover the cells in *rows* and are more informative than ``floor``.
+    """Return (n_rows, most) classes whose labels cover the cells in *rows* and are more informative than *floor*.
 
-    Rows are filled up with -1. Classes are sorted by ``item``; this is the order of the search, so the most informative
-    classes are found first.
+    Rows are filled up with -1. The search visits items from special to general, so it finds the most informative
+    classes first.
     """
-    n_classes, d = nodes.shape
-    mask = last_slot(n_classes)
-    slots = np.full(mask + 1, -1, dtype=np.int32)
-    for c in range(n_classes):
-        key = np.uint64(0)
-        for j in range(d):
-            key += np.uint64(nodes[c, j]) * trees.multiplier[j]
-        slot = slot_of(key, item[c], mask)
-        while slots[slot] >= 0:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = c
+    trees, nodes = sweep.trees, classes.nodes
     found = np.full((len(rows), most), -1, dtype=np.int32)
-    n_found = np.zeros(len(rows), dtype=np.int64)
-    searching, first = np.arange(len(rows)), 0
-    while first < n_classes and len(searching):
-        number = item[first]
-        best = 0.0
-        after = first
-        while after < n_classes and item[after] == number:
-            best = max(best, information[after])
-            after += 1
-        keys, left = label_keys(trees, levels[number], rows[searching]), 0
-        for i in range(len(searching)):
-            row, slot = searching[i], slot_of(keys[i], number, mask)
-            searching[left] = row
-            left += 1
-            while best > floor[row] and slots[slot] >= 0:
-                c = slots[slot]
-                same = item[c] == number
-                for j in range(d):
-                    same = same and nodes[c, j] == label_node(trees, levels[number], rows[row], j)
-                if same:
-                    if information[c] > floor[row]:
-                        found[row, n_found[row]] = c
-                        n_found[row] += 1
-                        if n_found[row] == most:
-                            left -= 1
-                    break
-                slot = (slot + np.uint64(1)) & mask
-        searching, first = searching[:left], after
+    n_found, searching = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
+    keys = (nodes.astype(np.uint64) * trees.multiplier).sum(axis=1)  # those of label_keys
+    by_key = np.lexsort((keys, classes.item))
+    numbers, first = np.unique(classes.item[by_key], return_index=True)
+    for number, some in zip(numbers.tolist(), np.split(by_key, first[1:]), strict=True):
+        asked = label_keys(trees, sweep.items[number], rows[searching])
+        there = some[np.searchsorted(keys[some], asked).clip(max=len(some) - 1)]
+        hit = (keys[there] == asked) & (information[there] > floor[searching])
+        there, row = there[hit], searching[hit]
+        if not trees.exact:  # the keys are hashes
+            own = trees.table[trees.offset + sweep.items[number] * trees.width + trees.leaves[rows[row]]]
+            same = (own == nodes[there]).all(axis=1)
+            there, row = there[same], row[same]
+        found[row, n_found[row]] = there
+        n_found[row] += 1
+        searching = searching[n_found[searching] < most]
     return found
 
 

@@ -349,9 +349,7 @@ def draw_share(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.
 
 
 @kernel
-def lift(
-    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, by_node: IntArray, lifted: IntArray
-) -> bool:
+def lift(rules: Rules, chosen: IntArray, steps: CodeArray, by_node: IntArray, lifted: IntArray) -> bool:
     """Generalize sensitive values of one class step by step, until the *chosen* rules on the attribute hold.
 
     ``by_node`` are the records of each node, and ``lifted[node]`` counts the records that move from a node to the next.
@@ -362,7 +360,8 @@ def lift(
     touched = np.arange(n_leaves)
     best = room_for_judging(rules)
     units = np.zeros(len(rules.weights), dtype=np.int64)
-    size = by_node.sum()
+    size, base = by_node.sum(), rules.first_node[chosen[0]]
+    width = rules.hi[base : base + len(by_node)] - rules.lo[base : base + len(by_node)]
     for r in chosen:
         for node in range(len(by_node)):
             if by_node[node]:
@@ -404,19 +403,17 @@ def lift(
 
 
 @kernel
-def label_class(
-    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, counts: IntArray, most: int
-) -> tuple[int, IntArray]:
+def label_class(rules: Rules, chosen: IntArray, steps: CodeArray, counts: IntArray, most: int) -> tuple[int, IntArray]:
     """Return the label that costs a class least, or -1 if none helps, and how many records of each value publish it.
 
-    Candidates are the nodes above the most frequent value. At most *most* records may publish the label. *width* are
-    the leaves below each node.
+    Candidates are the nodes above the most frequent value. At most *most* records may publish the label.
     """
     node, goal, least, best = int(np.argmax(counts)), -1, np.inf, counts
     while node != steps[node]:
         node = int(steps[node])
         lifted = label_fewest(rules, chosen, node, counts, most)
-        loss = lifted.sum() * (1.0 - 1.0 / width[node])
+        place = rules.first_node[chosen[0]] + node
+        loss = lifted.sum() * (1.0 - 1.0 / (rules.hi[place] - rules.lo[place]))
         if len(lifted) and loss < least:
             goal, least, best = node, loss, lifted
         if least == 0.0:
@@ -443,34 +440,33 @@ def can_label(rules: Rules, chosen: IntArray, steps: CodeArray, counts: IntArray
     return found
 
 
-class Records(NamedTuple):
-    """The records of classes: class c has the parts ``first[c]:first[c + 1]``."""
-
-    first: IntArray  # (n_classes + 1,)
-    value: CodeArray  # (n_parts,) of the sensitive attribute
-    records: IntArray  # (n_parts,)
-
-
 @kernel
 def label_classes(
-    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, members: Records, rng: np.random.Generator
+    rules: Rules,
+    chosen: IntArray,
+    steps: CodeArray,
+    first: IntArray,
+    value: CodeArray,
+    records: IntArray,
+    rng: np.random.Generator,
 ) -> tuple[IntArray, IntArray]:
     """Return (n_classes,) the label of each class, or -1 if none helps, and (n_parts,) the records that publish it.
 
-    Chance decides which records of a value publish the label.
+    Class c has the parts ``first[c]:first[c + 1]`` with a *value* and *records* each. Chance decides which records of a
+    value publish the label.
     """
-    n_leaves, n_classes = rules.n_leaves[chosen[0]], len(members.first) - 1
-    goal, taken = np.full(n_classes, -1, dtype=np.int64), np.zeros(len(members.value), dtype=np.int64)
+    n_leaves, n_classes = rules.n_leaves[chosen[0]], len(first) - 1
+    goal, taken = np.full(n_classes, -1, dtype=np.int64), np.zeros(len(value), dtype=np.int64)
     counts = np.zeros(n_leaves, dtype=np.int64)
     for c in range(n_classes):
         counts[:] = 0
-        for part in range(members.first[c], members.first[c + 1]):
-            counts[members.value[part]] += members.records[part]
-        goal[c], lifted = label_class(rules, chosen, steps, width, counts, counts.sum())
+        for part in range(first[c], first[c + 1]):
+            counts[value[part]] += records[part]
+        goal[c], lifted = label_class(rules, chosen, steps, counts, counts.sum())
         if goal[c] < 0 or lifted.sum() == 0:
             continue
-        for part in range(members.first[c], members.first[c + 1]):
-            taken[part] = draw_share(members.records[part], counts, lifted, members.value[part], rng)
+        for part in range(first[c], first[c + 1]):
+            taken[part] = draw_share(records[part], counts, lifted, value[part], rng)
     return goal, taken
 
 

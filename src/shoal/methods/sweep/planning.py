@@ -17,7 +17,7 @@ from shoal.methods.base import refuse_unreachable
 from shoal.methods.sweep.classes import Classes, Sweep, group_by_label, population_under, tree_tables
 from shoal.methods.sweep.closing import Remainder, limit_values
 from shoal.methods.sweep.improving import can_improve, covering_classes, improve
-from shoal.methods.sweep.kernels import Records, label_class, label_classes, lift
+from shoal.methods.sweep.kernels import label_class, label_classes, lift
 from shoal.methods.sweep.rules import Models, Parts, caps_of, has_uneven_weights, information_of, is_defended
 from shoal.methods.sweep.selecting import count_items, sweep_items
 from shoal.models.base import ValueModel, round_up
@@ -92,11 +92,9 @@ def _label_classes(problem: Problem, models: Models, parts: Parts, n: int, rng: 
     for place, chosen in enumerate(models.of_place):
         if not problem.may_generalize(place):
             continue
-        tree, own = problem.sensitive[place].taxonomy, parts.own_values(problem)[:, place].copy()
-        width, which = (tree.hi - tree.lo).astype(np.int64), np.array(chosen)
-        first = np.searchsorted(parts.owner, np.arange(n + 1))
-        members = Records(first, own, parts.records)
-        goal, taken = label_classes(models.rules, which, models.steps[place], width, members, rng)
+        own, first = parts.own_values(problem)[:, place].copy(), np.searchsorted(parts.owner, np.arange(n + 1))
+        which, steps = np.array(chosen), models.steps[place]
+        goal, taken = label_classes(models.rules, which, steps, first, own, parts.records, rng)
         failing |= (goal < 0) & (np.diff(first) > 0)
         lifted = parts._replace(nodes=parts.nodes.copy(), records=taken)
         lifted.nodes[:, place] = goal[parts.owner]
@@ -136,8 +134,8 @@ def _count_revealed(sweep: Sweep, classes: Classes, parts: Parts) -> int:
     """
     problem = sweep.problem
     used, cells = kernels.occurring(parts.owner[parts.owner >= 0]), np.flatnonzero(problem.cells.counts)
-    labels = sweep.trees, sweep.items, classes.item[used], classes.nodes[used], np.ones(len(used))
-    group = covering_classes(cells, np.zeros(len(cells)), *labels, 1)[:, 0]
+    shown = Classes(classes.item[used], classes.nodes[used])
+    group = covering_classes(sweep, shown, cells, np.zeros(len(cells)), np.ones(len(used)), 1)[:, 0]
     records = problem.cells.counts[cells]
     holds = satisfy(problem, group, cells, records, len(used))
     return int(records[~np.append(holds, True)[group]].sum())
@@ -289,7 +287,7 @@ def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
                 here = item == number
                 people[here] = population_under(sweep.trees, other, sweep.items[number], nodes[here])
             population[other.judge.requirement.population_name] = people
-    return Plan.of_parts(lo, hi, problem.cells, parts.as_plan(problem), population)
+    return Plan.of_parts(lo, hi, problem.cells, *parts.as_plan(problem), population)
 
 
 def _refuse_whole(sweep: Sweep, plan: Plan) -> None:
@@ -395,11 +393,11 @@ def _lift_values(
 ) -> Parts | None:
     """Lift records until all rules on an attribute hold: step by step, or to one label if labels are defended."""
     tree, steps, rules = problem.sensitive[place].taxonomy, models.steps[place], models.rules
-    width, which = (tree.hi - tree.lo).astype(np.int64), np.array(chosen)
+    which = np.array(chosen)
     if not rules.capped[which].any():
         by_node = kernels.sum_groups(parts.nodes[:, place].copy(), parts.records, tree.n_nodes)
         lifted = np.zeros(tree.n_nodes, dtype=np.int64)
-        if not lift(rules, which, steps, width, by_node, lifted):
+        if not lift(rules, which, steps, by_node, lifted):
             return None
         for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than the numbers of all nodes below it
             here = np.flatnonzero(parts.nodes[:, place] == node)
@@ -407,7 +405,7 @@ def _lift_values(
         return parts
     own = parts.own_values(problem)[:, place]
     counts = kernels.sum_groups(own.copy(), parts.records, tree.n_leaves)
-    goal, best = label_class(rules, which, steps, width, counts, int(counts.sum()))
+    goal, best = label_class(rules, which, steps, counts, int(counts.sum()))
     if goal < 0:
         return None
     nodes = parts.nodes.copy()
@@ -468,5 +466,5 @@ def _mix_values(problem: Problem, models: Models, parts: Parts, place: int, chos
     found = found.take(found.records > 0)
     by_node = kernels.sum_groups(found.nodes[:, place].copy(), found.records, tree.n_nodes)
     lifted = np.zeros(tree.n_nodes, dtype=np.int64)
-    holds = lift(rules, np.array(chosen), steps, (tree.hi - tree.lo).astype(np.int64), by_node, lifted)
+    holds = lift(rules, np.array(chosen), steps, by_node, lifted)
     return found if holds and not lifted.any() else None

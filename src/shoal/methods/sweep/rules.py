@@ -18,7 +18,6 @@ from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.judging import Judge
 from shoal.plan.plan import KEPT, Plan
-from shoal.plan.plan import Parts as PlanParts
 from shoal.plan.problem import Attribute, Induced, Problem, Requirement
 from shoal.plan.reader import satisfy
 
@@ -242,16 +241,15 @@ class Parts(NamedTuple):
         parts = Parts.join([rest, moving._replace(records=drawn.astype(np.int64))])
         return parts.take(parts.records > 0)
 
-    def as_plan(self, problem: Problem) -> PlanParts:
-        """Return them as a plan takes them: ranges of leaves, KEPT if a record keeps its own value."""
-        lo = np.full(self.nodes.shape, KEPT, dtype=np.int32)
-        hi = np.zeros(self.nodes.shape, dtype=np.int32)
+    def as_plan(self, problem: Problem) -> tuple[IntArray, IntArray, IntArray, tuple[CodeArray, CodeArray]]:
+        """Return cell, owner, records and published ranges (lo, hi), as plans take them."""
+        own, lo = self.own_values(problem), np.full(self.nodes.shape, KEPT, dtype=np.int32)
+        hi = np.zeros_like(lo)
         for place, attribute in enumerate(problem.sensitive):
-            own = problem.cells.codes[len(problem.quasi) + place][self.cell]
             tree, nodes = attribute.taxonomy, self.nodes[:, place]
-            up = (nodes != own) & (tree.hi[nodes] - tree.lo[nodes] > 1)
+            up = (nodes != own[:, place]) & (tree.hi[nodes] - tree.lo[nodes] > 1)
             lo[up, place], hi[up, place] = tree.lo[nodes[up]], tree.hi[nodes[up]]
-        return PlanParts(self.cell, self.owner, lo, hi, self.records)
+        return self.cell, self.owner, self.records, (lo, hi)
 
 
 def information_of(attributes: Sequence[Attribute], nodes: CodeArray) -> FloatArray:
