@@ -11,7 +11,7 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.models.base import ClassHistograms, Whole
 from shoal.plan.plan import KEPT, Plan
-from shoal.plan.problem import Induced, Problem, Requirement
+from shoal.plan.problem import InducedFrequency, Problem, Requirement
 
 _HISTOGRAM_ENTRIES = 1 << 17
 
@@ -24,7 +24,7 @@ class Judge:
     """
 
     requirement: Requirement
-    induced: Induced | None
+    induced: InducedFrequency | None
     whole: Whole
 
     @classmethod

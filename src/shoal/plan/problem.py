@@ -77,7 +77,7 @@ class Requirement:
             raise TypeError(f"{self.model.subject} is not about the values of an attribute")
         return self.values[cells]
 
-    def induce(self, counts: IntArray) -> Induced:
+    def induce(self, counts: IntArray) -> InducedFrequency:
         """Return how generalized values of the attribute spread in a table of *counts* records of each cell."""
         if self.values is None or self.taxonomy is None:
             raise TypeError(f"{self.model.subject} is not about the values of one attribute")
@@ -85,7 +85,7 @@ class Requirement:
         occurs = whole.counts > 0 if whole.counts is not None else np.zeros(self.n_values, dtype=np.bool_)
         given = (Fraction(1),) * self.n_values if self.weights is None else self.weights
         weights = [weight if there else Fraction(0) for weight, there in zip(given, occurs, strict=True)]
-        return Induced.of(self.taxonomy, weights, whole.size)
+        return InducedFrequency.of(self.taxonomy, weights, whole.size)
 
     def whole(self, counts: IntArray) -> Whole:
         """Return the whole table as one class; *counts* are the records of each cell, unless the cells are a region."""
@@ -251,7 +251,7 @@ _WIDEST = 1 << 61
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Induced:
+class InducedFrequency:
     """The frequencies that an adversary induces: a label counts for each leaf below it, in proportion to the weights.
 
     Tian and Zhang, Definition 2. To stay exact, a record consists of ``factor`` units, enough to make every share a
@@ -260,7 +260,7 @@ class Induced:
 
     >>> from shoal.taxonomies.files import from_nested
     >>> disease = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
-    >>> induced = Induced.of(disease, [Fraction(1)] * 4, 12)
+    >>> induced = InducedFrequency.of(disease, [Fraction(1)] * 4, 12)
     >>> induced.factor, induced.counts(np.array([[2, 0, 1, 0, 1, 0, 0]])).tolist()
     (4, [[10, 2, 4, 0]])
     """
@@ -272,7 +272,7 @@ class Induced:
     factor: int
 
     @classmethod
-    def of(cls, taxonomy: Taxonomy, weights: Sequence[Fraction], n_records: int) -> Induced:
+    def of(cls, taxonomy: Taxonomy, weights: Sequence[Fraction], n_records: int) -> InducedFrequency:
         """Choose the units for a table of *n_records* records."""
         scale = math.lcm(*(weight.denominator for weight in weights))
         whole = [int(weight * scale) for weight in weights]

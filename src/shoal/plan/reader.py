@@ -95,7 +95,7 @@ def withheld_satisfy(problem: Problem, plan: Plan | SlicedPlan) -> bool:
     return bool(satisfy(problem, np.zeros(left.sum(), np.int32), cell[left], records[left], 1)[0])
 
 
-class Refused(NamedTuple):
+class RefusedGroups(NamedTuple):
     """Groups of people that would be classes if they satisfied the models.
 
     Groups with the same *owner* form a set, of which at least one group failed. A method that publishes every group
@@ -109,7 +109,7 @@ class Refused(NamedTuple):
 
 def find_refused(
     problem: Problem, plan: Plan, *, each: bool, among: BoolArray | None = None
-) -> list[tuple[Refused, float]]:
+) -> list[tuple[RefusedGroups, float]]:
     """Return for each attribute the groups one level below the labels of classes, and the share of failing sets.
 
     The share is below 1 if the method refused some groups for another reason. *among* (n_classes,) selects the classes.
@@ -141,7 +141,7 @@ def find_refused(
         owner = np.arange(usable.sum()) if each else np.unique(of[usable], return_inverse=True)[1].reshape(-1)
         fails = ~satisfy(problem, group, cell, records, len(first))[order][usable]
         share = float((np.bincount(owner, fails) > 0).mean()) if len(owner) else 0.0
-        found.append((Refused(size[usable], of[usable], owner), share))
+        found.append((RefusedGroups(size[usable], of[usable], owner), share))
     return found
 
 
@@ -156,7 +156,7 @@ def _step_down(tree: Taxonomy, leaves: AnyIntArray, low: AnyIntArray, high: AnyI
 
 
 def explain(
-    counts: IntArray, refused: Refused, models: Sequence[PrivacyModel], whole: Whole, rng: np.random.Generator
+    counts: IntArray, refused: RefusedGroups, models: Sequence[PrivacyModel], whole: Whole, rng: np.random.Generator
 ) -> FloatArray:
     """Return (n_groups, n_values) the posterior of a refused group's members, given that its set was refused.
 
@@ -174,7 +174,9 @@ def explain(
         ends = np.cumsum(records + np.diff(first) * counts.shape[1])
         for begin, end in _split(ends, _AT_ONCE // DRAWS):
             groups = part[first[begin] : first[end]]
-            own = Refused(refused.sizes[groups], refused.class_of[groups], owner[first[begin] : first[end]] - begin)
+            own = RefusedGroups(
+                refused.sizes[groups], refused.class_of[groups], owner[first[begin] : first[end]] - begin
+            )
             found[groups] = _explain(counts, own, models, whole, rng)
     return found
 
@@ -190,7 +192,7 @@ def _split(ends: IntArray, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _explain(
-    counts: IntArray, refused: Refused, models: Sequence[PrivacyModel], whole: Whole, rng: np.random.Generator
+    counts: IntArray, refused: RefusedGroups, models: Sequence[PrivacyModel], whole: Whole, rng: np.random.Generator
 ) -> FloatArray:
     """Return the posteriors of sets whose draws fit into memory together."""
     n_groups, n_values = len(refused.sizes), counts.shape[1]
@@ -220,7 +222,7 @@ def _explain(
     return found
 
 
-def _deal(counts: IntArray, refused: Refused, classes: IntArray, rng: np.random.Generator) -> IntArray:
+def _deal(counts: IntArray, refused: RefusedGroups, classes: IntArray, rng: np.random.Generator) -> IntArray:
     """Return (n_draws, n_groups, n_values) values of each group, drawn at random from its class.
 
     The groups of a large class are almost independent, so each is drawn by itself.
@@ -346,14 +348,14 @@ def breaks(posterior: FloatArray, models: Sequence[PrivacyModel], whole: Whole) 
     return broken
 
 
-class Revealed(NamedTuple):
+class Exposure(NamedTuple):
     """An estimate of the number of people about whom the minimality reader learns too much."""
 
     people: int  # with a posterior that breaks a model
     n_people: int  # in the table
 
 
-def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *, each: bool) -> Revealed:
+def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *, each: bool) -> Exposure:
     """Estimate the number of people in refused groups that break a model of values; see ``find_refused``.
 
     If there are too many classes, the function samples them, and samples the refused sets of each attribute. It
@@ -374,7 +376,7 @@ def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *,
             sets = np.sort(rng.permutation(n_sets)[:_MOST_SETS])
             chosen = np.flatnonzero(np.isin(refused.owner, sets))
             used, number = np.unique(refused.class_of[chosen], return_inverse=True)
-            own = Refused(refused.sizes[chosen], number.reshape(-1), np.searchsorted(sets, refused.owner[chosen]))
+            own = RefusedGroups(refused.sizes[chosen], number.reshape(-1), np.searchsorted(sets, refused.owner[chosen]))
             place_of = np.full(plan.n_classes + 1, -1)  # the last entry is for withheld records
             place_of[used] = np.arange(len(used))
             inside = np.flatnonzero(place_of[class_of] >= 0)
@@ -385,4 +387,4 @@ def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *,
             broken = breaks(posterior, models, whole)
             drawn = len(sets) / max(n_sets, 1) * min(1.0, _MOST_CLASSES / max(plan.n_classes, 1))
             most = max(most, float(own.sizes[broken].sum()) / max(drawn, 1e-300))
-    return Revealed(round(most), int(plan.sizes.sum()))
+    return Exposure(round(most), int(plan.sizes.sum()))

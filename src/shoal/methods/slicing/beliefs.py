@@ -134,9 +134,9 @@ class Beliefs:
     def worst(self, place: int) -> float:
         """Return the strongest main parameter of a requirement on values that all tuples satisfy.
 
-        A mixture's figure is at least the exact figure of its weakest group, which is exact; mixtures are rounded. So
-        only mixtures with a group weaker than all tuples of one group can be the weakest, and there are none if some
-        tuple has only a weakest group.
+        A mixture reaches at least the exact figure of its weakest group, but its own figure is rounded. So only
+        mixtures with a group weaker than all tuples of one group can be the weakest, and there are none if some tuple
+        has only a weakest group.
         """
         judge = self._judges[place]
         model, view = judge.requirement.model, self._view(judge.requirement)
@@ -182,14 +182,14 @@ class Beliefs:
     def _histograms(self, view: _View, requirement: Requirement) -> Pairs:
         """Return the sensitive values of all entries of informed parts and separators."""
         values = requirement.values_at(self._pieces.cell).astype(np.int32)
-        telling = np.flatnonzero(np.concatenate([view.clues.informed, view.clues.between])).tolist()
-        entries = [view.lists[place].pair_of + view.entries.first_entry[place] for place in telling]
+        informed = np.flatnonzero(np.concatenate([view.clues.informed, view.clues.between])).tolist()
+        entries = [view.lists[place].pair_of + view.entries.first_entry[place] for place in informed]
         return count_pairs(
             np.concatenate(entries).astype(np.int32),
             len(view.entries.bucket),
-            np.tile(values, len(telling)),
+            np.tile(values, len(informed)),
             requirement.n_values,
-            np.tile(self._pieces.records, len(telling)),
+            np.tile(self._pieces.records, len(informed)),
         )
 
     def _view(self, requirement: Requirement) -> _View:
@@ -197,27 +197,27 @@ class Beliefs:
         if wanted in self._views:
             return self._views[wanted]
         informed = [wanted <= set(part.sensitive) for part in self._parts]
-        said = [i for i, part in enumerate(self._parts) if part.n_values > 1 or informed[i]]
+        relevant = [i for i, part in enumerate(self._parts) if part.n_values > 1 or informed[i]]
         separators = [link for link in self._links if link]
         codes = []  # n_separators x (n_pieces,)
         for link in separators:
             columns = [self._problem.value_codes[place][self._pieces.cell] for place in link if place >= 0]
             codes.append(same_rows(columns)[1] if columns else np.zeros(len(self._pieces.cell), dtype=np.int32))
         between = [self._list(values, int(values.max()) + 1) for values in codes]
-        lists = (*(self.lists[i] for i in said), *between)
+        lists = (*(self.lists[i] for i in relevant), *between)
         entries = Entries.of(lists)
         numbers = np.zeros((self.n_tuples, len(codes)), dtype=np.int64)
         for place, values in enumerate(codes):
-            numbers[self.tuple_of, place] = values + entries.offset[len(said) + place]
+            numbers[self.tuple_of, place] = values + entries.offset[len(relevant) + place]
         linking = {-1 - place for place in wanted}
         clues = Clues(
-            numbers=self._tuples[:, said] + entries.offset[: len(said)],
+            numbers=self._tuples[:, relevant] + entries.offset[: len(relevant)],
             separators=numbers,
-            n_sizes=len(self._links) - len(separators) + 1 - (len(self._parts) - len(said)),
-            informed=np.array([informed[i] for i in said], dtype=np.int64),
+            n_sizes=len(self._links) - len(separators) + 1 - (len(self._parts) - len(relevant)),
+            informed=np.array([informed[i] for i in relevant], dtype=np.int64),
             between=np.array([linking <= set(link) for link in separators], dtype=np.int64),
         )
-        view = self._views[wanted] = _View(entries, clues, lists, [informed[i] for i in said].index(True))
+        view = self._views[wanted] = _View(entries, clues, lists, [informed[i] for i in relevant].index(True))
         return view
 
 

@@ -21,7 +21,7 @@ from shoal.core.kernels import kernel, light_kernel, pack, same_rows
 from shoal.core.progress import Step
 from shoal.methods.sweep.closing import Remainder
 from shoal.methods.sweep.kernels import Members, screen, settle
-from shoal.methods.sweep.rules import Bound, Models, Parts
+from shoal.methods.sweep.rules import BoundModel, Models, Parts
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.tree import Taxonomy
 
@@ -192,7 +192,7 @@ class Live:
         return parts[screen(members, self.patterns, self._rules, self.remaining)[group]]
 
 
-def population_under(trees: TreeTables, other: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:
+def population_under(trees: TreeTables, other: BoundModel, levels: CodeArray, nodes: CodeArray) -> IntArray:
     """Return (n_classes,) how many people of a model's population the labels of one item cover."""
     population = other.judge.requirement.population
     if population is None:

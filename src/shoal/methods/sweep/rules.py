@@ -18,7 +18,7 @@ from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.judging import Judge
 from shoal.plan.plan import KEPT, Plan
-from shoal.plan.problem import Attribute, Induced, Problem, Requirement
+from shoal.plan.problem import Attribute, InducedFrequency, Problem, Requirement
 from shoal.plan.reader import satisfy
 
 _FINEST = 1 << 30
@@ -60,7 +60,7 @@ class Rule:
     """One rule about the sensitive attribute at *place*, before its arrays are concatenated with others."""
 
     place: int
-    induced: Induced
+    induced: InducedFrequency
     curve: Curve
     reference: FloatArray | None = None  # (n_leaves,) shares of the whole table
     caps: Sequence[Fraction] | None = None  # (n_leaves,) of the records under a label; None: not defended
@@ -108,7 +108,7 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
     )
 
 
-def _node_units(induced: Induced) -> tuple[IntArray, IntArray]:
+def _node_units(induced: InducedFrequency) -> tuple[IntArray, IntArray]:
     """Return (n_nodes,) the common divisor of the weights below each node, and the units per divisor."""
     tree = induced.taxonomy
     common, share = np.ones(tree.n_nodes, dtype=np.int64), np.zeros(tree.n_nodes, dtype=np.int64)
@@ -261,7 +261,7 @@ def information_of(attributes: Sequence[Attribute], nodes: CodeArray) -> FloatAr
     return total
 
 
-class Bound(NamedTuple):
+class BoundModel(NamedTuple):
     """A requirement that the compiled loops cannot judge, and the rule that selects the records that leave for it."""
 
     judge: Judge
@@ -279,7 +279,7 @@ class Models:
 
     rules: Rules
     of_place: tuple[tuple[int, ...], ...]  # (n_sensitive,) rules about each sensitive attribute
-    others: tuple[Bound, ...]  # judged by the models themselves
+    others: tuple[BoundModel, ...]  # judged by the models themselves
     defend: bool  # whether labels reveal no more than tau or the base rate
     uneven: tuple[bool, ...]  # (n_sensitive,) whether the adversary's weights of occurring values differ
     steps: tuple[CodeArray, ...]  # (n_sensitive,) the node that each node is generalized to; the last is its own
@@ -288,9 +288,9 @@ class Models:
     def of(cls, problem: Problem, *, defend: bool = False) -> Models:
         """Bind the requirements to the table; if *defend*, labels must reveal no more than tau or the base rate."""
         rules: list[Rule] = []
-        others: list[Bound] = []
+        others: list[BoundModel] = []
         records = 1
-        spreads: dict[int, list[Induced]] = {}
+        spreads: dict[int, list[InducedFrequency]] = {}
         for requirement in problem.requirements:
             model, curve, place = requirement.model, requirement.model.curve, requirement.place
             labels = place is not None and problem.may_generalize(place)
@@ -299,13 +299,13 @@ class Models:
             records = max(records, curve.records if curve is not None else 1)
             if place is None:
                 if curve is None or requirement.values is not None:
-                    others.append(Bound(Judge.of(requirement, problem.cells.counts), -1))
+                    others.append(BoundModel(Judge.of(requirement, problem.cells.counts), -1))
                 continue
             induced = requirement.induce(problem.cells.counts)
             spreads.setdefault(place, []).append(induced)
             reference = requirement.whole(problem.cells.counts).shares if model.relative_to_whole else None
             if curve is None:
-                others.append(Bound(Judge.of(requirement, problem.cells.counts), len(rules)))
+                others.append(BoundModel(Judge.of(requirement, problem.cells.counts), len(rules)))
             caps = caps_of(requirement, problem) if defend and labels else None
             rules.append(Rule(place, induced, curve or Curve(), reference, caps))
             if caps is not None:
@@ -348,7 +348,7 @@ class Models:
         return bool(holds[0])
 
 
-def has_uneven_weights(problem: Problem, place: int, induced: Induced) -> bool:
+def has_uneven_weights(problem: Problem, place: int, induced: InducedFrequency) -> bool:
     """Whether the adversary's weights of occurring values differ; a weight of 0 counts."""
     return (
         len(np.unique(induced.weights[problem.cells.codes[len(problem.quasi) + place][problem.cells.counts > 0]])) > 1
@@ -368,7 +368,7 @@ def _common_divisor(requirement: Requirement, problem: Problem, caps: Sequence[F
 
 
 def _steps(
-    problem: Problem, place: int, spreads: Sequence[Induced], caps: Sequence[Sequence[Fraction] | None]
+    problem: Problem, place: int, spreads: Sequence[InducedFrequency], caps: Sequence[Sequence[Fraction] | None]
 ) -> CodeArray:
     """Return the node that each node is generalized to under every rule; itself if the attribute stays as it is.
 
