@@ -200,6 +200,7 @@ class Extents(NamedTuple):
     least: IntArray  # (n_cut,) codes
     most: IntArray  # (n_cut,)
     spans: FloatArray  # (n_cut,) of the whole table
+    tally: IntArray  # (n_codes,) zero between cuts
 
 
 @inline_kernel
@@ -220,7 +221,7 @@ def _measure_bucket(items: Items, b: int, extents: Extents) -> int:
 @inline_kernel
 def _choose_attribute(extents: Extents, attempt: int) -> tuple[int, int]:
     """Return the attribute and the eighths of the next attempt to cut a bucket; -1 if none is left."""
-    least, most, spans = extents
+    least, most, spans, _ = extents
     n_wide = 0
     for j in range(len(spans)):
         n_wide += most[j] > least[j]
@@ -237,9 +238,20 @@ def _choose_attribute(extents: Extents, attempt: int) -> tuple[int, int]:
 
 
 @kernel
-def _find_code(codes: CodeArray, records: IntArray, wanted: int) -> tuple[int, int, int]:
+def _find_code(codes: CodeArray, records: IntArray, wanted: int, j: int, extents: Extents) -> tuple[int, int, int]:
     """Return the code at which *wanted* eighths of records are reached, and the records below and at it."""
-    running, position, by_code = 0, 0, places_ascending(codes)
+    running, position, low = 0, 0, extents.least[j]
+    tally = extents.tally[: extents.most[j] - low + 1]
+    if len(tally) <= 8 * len(codes) + 64:  # otherwise codes are sparse, and sorting is faster
+        for item in range(len(codes)):
+            tally[codes[item] - low] += records[item]
+        while 8 * (running + tally[position]) < wanted:
+            running += tally[position]
+            position += 1
+        same = tally[position]
+        tally[:] = 0
+        return low + position, running, same
+    by_code = places_ascending(codes)
     while True:
         here, same = codes[by_code[position]], 0
         while position < len(by_code) and codes[by_code[position]] == here:
@@ -272,7 +284,7 @@ def find_cuts(
     place, group = np.empty(n_items, dtype=np.int64), np.zeros(n_items + 1, dtype=np.int64)
     first = np.zeros(n + 1, dtype=np.int64)
     ends = np.empty((2, codes.shape[0]), dtype=np.int64)
-    extents = Extents(ends[0], ends[1], spans)
+    extents = Extents(ends[0], ends[1], spans, np.zeros(int(spans.max()) + 1, dtype=np.int64))
     begin, n_found, smallest = 0, 0, max(smallest, smallest_group)
     for b in range(n):
         total, attempt, bucket = _measure_bucket(items, b, extents), attempts[b] - 1, slice(starts[b], stops[b])
@@ -281,7 +293,7 @@ def find_cuts(
             j, eighths = _choose_attribute(extents, attempt)
             if j < 0:
                 break
-            cut, left, at = _find_code(codes[j, bucket], records[bucket], total * eighths)
+            cut, left, at = _find_code(codes[j, bucket], records[bucket], total * eighths, j, extents)
             if _cut_before(total * eighths, left, at, total):
                 cut -= 1
             else:
