@@ -62,7 +62,7 @@ def with_a_blocking_record() -> pa.Table:
     [
         ({"parts": [["age", "sex"], ["town"]]}, "job in no part"),
         ({"parts": [["age", "sex", "town", "job"]]}, "one part hides nothing"),
-        ({"parts": [["age", "sex"], ["sex", "town", "job"]]}, "sex in several parts; say overlapping: true"),
+        ({"parts": [["age", "sex"], ["sex", "town", "job"]]}, "sex in several parts; set overlapping: true"),
         ({"parts": [["age", "sx"], ["town", "job"]]}, "did you mean 'sex'"),
         ({"parts": [["age", "note"], ["sex", "town", "job"]]}, "'note' is not a published attribute"),
         ({"parts": [["age", "age"], ["sex", "town", "job"]]}, "same attribute twice"),

@@ -37,7 +37,9 @@ class Plain(Method):
         """Refuse models of a population."""
         for requirement in problem.requirements:
             if isinstance(requirement.model, PopulationModel):
-                return f"it makes no classes that {requirement.model.name} could look people up in; use mondrian"
+                return (
+                    f"{requirement.model.name} needs classes with labels, which this method does not make; use mondrian"
+                )
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002

@@ -324,7 +324,7 @@ def _split_in_two(line: Line, problem: Problem, whole: Groups) -> Groups:
         if math.isfinite(blocking[1]):
             offer = f"cut in two, the curve reaches {round_up(blocking[1], 4)}, so ask for more than that"
     raise UnreachableError(
-        f"{name_together(relative)} leaves no two groups: it is met only by one class in which every quasi attribute "
+        f"{name_together(relative)} leaves no two groups: it holds only for one class in which every quasi attribute "
         f"is fully generalized; {offer}"
     )
 

@@ -34,8 +34,8 @@ class Slicing(Method):
     alpha: int | None = Field(
         default=None,
         ge=1,
-        description="number of attributes in the part with the sensitive ones, which go best with them; 1 is "
-        "bucketization, without it the clustering decides",
+        description="number of attributes in the part with the sensitive ones, which the most correlated join; 1 is "
+        "bucketization; by default the clustering decides",
     )
     parts: tuple[tuple[str, ...], ...] | None = Field(
         default=None, description="the parts by hand, each a list of attributes; instead of columns and alpha"
@@ -49,7 +49,7 @@ class Slicing(Method):
         default=None,
         ge=2,
         description="minimum number of records in a bucket, 2 by default; in random buckets about their number, 100 by "
-        "default: rare groups are brought together if the models require it",
+        "default: rare groups are merged if the models require it",
     )
 
     @model_validator(mode="after")

@@ -112,8 +112,8 @@ def places_by_hand(
     repeated = [name for name in known if times[name] > 1]
     if repeated and not overlapping:
         raise PolicyError(
-            f"{_WHERE}: {', '.join(repeated)} in several parts; say overlapping: true if that is meant, and the check "
-            "will reckon with an adversary who joins the parts by it"
+            f"{_WHERE}: {', '.join(repeated)} in several parts; set overlapping: true if this is intended, and the "
+            "check assumes an adversary who joins the parts by it"
         )
     _check_shared(problem, repeated)
     left = tuple(name for name in problem.carried if not times[name])
@@ -139,7 +139,7 @@ def _check_shared(problem: Problem, repeated: Sequence[str]) -> None:
     sensitive = [attribute.name for attribute in problem.sensitive]
     if any(name in sensitive for name in repeated) and len(sensitive) > 1:
         raise PolicyError(
-            f"{_WHERE}: with several sensitive attributes none of them can be in several parts: the check cannot "
+            f"{_WHERE}: with several sensitive attributes, none of them can be in several parts, because the check cannot "
             "compute what joining by it reveals about the others"
         )
 
@@ -160,8 +160,8 @@ def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> Non
             )
     if link_parts([part.members for part in parts]) is None:
         raise PolicyError(
-            f"{_WHERE}: the shared attributes link the parts in a circle, and what an adversary learns by joining them "
-            "cannot be computed then; let parts that share an attribute be linked by parts that have it too"
+            f"{_WHERE}: the shared attributes link the parts in a circle, so the check cannot compute what joining "
+            "them reveals; let parts that share an attribute be linked by parts that have it too"
         )
 
 
@@ -236,7 +236,7 @@ def check_columns(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | N
             )
         return
     if not n_sensitive:
-        raise PolicyError(f"slicing: alpha is {alpha}, but no attribute is sensitive, so no column is; leave alpha out")
+        raise PolicyError(f"slicing: alpha is {alpha}, but the policy has no sensitive attribute; leave alpha out")
     if alpha < n_sensitive:
         raise PolicyError(
             f"slicing: alpha is {alpha}, but the sensitive column always has "

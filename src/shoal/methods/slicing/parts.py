@@ -76,7 +76,7 @@ def regions(
     n_records = problem.cells.n_records
     if n_records < frequency:
         raise UnreachableError(
-            f"slicing: every value of a column is to have at least {frequency} records, but the table has only "
+            f"slicing: every value of a column needs at least {frequency} records, but the table has only "
             f"{n_records}; ask for at most {n_records}"
         )
     if not places:

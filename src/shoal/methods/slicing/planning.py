@@ -93,7 +93,7 @@ def _plan_parts(
 ) -> SlicedPlan:
     smallest, n_records = max(crowd, method.bucket_size or _SMALLEST), int(way.counts.sum())
     if n_records < smallest:
-        raise UnreachableError(f"slicing: buckets of {smallest} records are asked for, the table has {n_records}")
+        raise UnreachableError(f"slicing: buckets need {smallest} records, but the table has only {n_records}")
     if method.overlapping:
         _refuse_joined(problem, way)
     with progress.step("slicing", n_records, unit="records") as step:
@@ -338,7 +338,7 @@ def _name_records(problem: Problem, part: Part, cell: int, size: int) -> str:
     if not names:
         return f"all {size:,} records together"
     if size == 1:
-        return f"a record that alone has its value of {', '.join(names)}"
+        return f"one record with a unique value of {', '.join(names)}"
     if size < _MANY:
         return f"{size:,} records that share one value of {', '.join(names)}"
     if part.lo is None or part.hi is None:

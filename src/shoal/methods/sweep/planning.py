@@ -157,7 +157,7 @@ def _refuse_unreachable(problem: Problem) -> None:
             at_root = replace(whole, size=whole.size * int(weights.sum()), counts=weights * whole.size)
             why = requirement.model.why_unreachable(at_root)
             if why is not None:
-                raise UnreachableError(f"{why}; even all values generalized to the most general label do not meet it")
+                raise UnreachableError(f"{why}, not even if all values become the most general label")
     refuse_unreachable(replace(problem, requirements=tuple(fixed)), problem.max_withheld)
 
 
@@ -170,7 +170,7 @@ def _make_whole_hold(problem: Problem, models: Models, parts: Parts, rng: np.ran
     blocking = "the table as one class does not meet all models together, however it is generalized"
     for requirement in problem.requirements if started is None else ():
         why = requirement.model.why_unreachable(requirement.whole(problem.cells.counts))
-        blocking = f"{why}; no generalizing of its values meets it" if why else blocking
+        blocking = f"{why}; generalizing its values does not help" if why else blocking
     if started is not None:
         blocking = _why_beyond_cap(problem, started)
     if blocking and not problem.max_withheld:
@@ -322,9 +322,9 @@ def _check(problem: Problem, plan: Plan, defend: bool) -> None:
     """Check every class with the models as it will be published, and its true values if the sweep is defended."""
     for requirement, classes, whole in judge_plan(problem, plan):
         if not requirement.model.holds(classes, whole).all():
-            raise UnreachableError(f"{requirement.model.subject}: the sweep found no classes that all meet it")
+            raise UnreachableError(f"{requirement.model.subject}: the sweep found no classes that satisfy it")
     if defend and not is_defended(problem, plan):
-        raise UnreachableError("the sweep found no classes whose true sensitive values all meet the models")
+        raise UnreachableError("the sweep found no classes whose true sensitive values satisfy the models")
 
 
 def _warnings(problem: Problem, n_items: int, defend: bool) -> tuple[str, ...]:
