@@ -73,7 +73,7 @@ class Method(BaseModel, ABC):
         """Return why this method cannot serve the problem, or None if it can."""
         for model in (requirement.model for requirement in problem.requirements):
             if model.of_parts and not self.makes_parts:
-                return f"{model.name} is about sliced tables, which this method does not make; ask for k-anonymity"
+                return f"{model.name} is about the parts of a sliced table, not about classes; ask for k-anonymity"
         changed = next((one.model for one in problem.requirements if one.of_true_values), None)
         if changed is not None and (self.form not in ("classes", "plain") or self.generalizes_values):
             return (

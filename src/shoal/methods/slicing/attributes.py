@@ -139,8 +139,8 @@ def _check_shared(problem: Problem, repeated: Sequence[str]) -> None:
     sensitive = [attribute.name for attribute in problem.sensitive]
     if any(name in sensitive for name in repeated) and len(sensitive) > 1:
         raise PolicyError(
-            f"{_WHERE}: with several sensitive attributes, none of them can be in several parts, because the check cannot "
-            "compute what joining by it reveals about the others"
+            f"{_WHERE}: with several sensitive attributes, none of them can be in several parts, because the check "
+            "cannot compute what joining by it reveals about the others"
         )
 
 
