@@ -179,7 +179,9 @@ def partition_attributes(problem: Problem, n_columns: int, alpha: int | None) ->
     n_quasi, n_sensitive = len(problem.quasi), len(problem.sensitive)
     check_columns(n_quasi, n_sensitive, n_columns, alpha)
     found = correlations(problem)
-    points = _points(found, n_quasi)
+    points = found[: n_quasi + 1, : n_quasi + 1].copy()  # the last point is all sensitive attributes, if there are any
+    if n_sensitive:
+        points[n_quasi, :n_quasi] = points[:n_quasi, n_quasi] = found[n_quasi:, :n_quasi].max(axis=0)
     if alpha is None:
         groups = _cluster(points, list(range(len(points))), n_columns)
     else:
@@ -190,15 +192,6 @@ def partition_attributes(problem: Problem, n_columns: int, alpha: int | None) ->
     if n_sensitive:
         groups[-1] = (*groups[-1], *range(n_quasi + 1, n_quasi + n_sensitive))
     return Partition.of_places(problem, tuple(groups), found)
-
-
-def _points(found: FloatArray, n_quasi: int) -> FloatArray:
-    """Return the correlations of the quasi-identifiers and, as one last point, of the sensitive attributes."""
-    if len(found) == n_quasi:
-        return found
-    points = found[: n_quasi + 1, : n_quasi + 1].copy()
-    points[n_quasi, :n_quasi] = points[:n_quasi, n_quasi] = found[n_quasi:, :n_quasi].max(axis=0)
-    return points
 
 
 def _cluster(points: FloatArray, some: list[int], k: int) -> list[tuple[int, ...]]:

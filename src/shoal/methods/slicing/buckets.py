@@ -262,12 +262,6 @@ def _find_code(codes: CodeArray, records: IntArray, wanted: int, j: int, extents
         running += same
 
 
-@inline_kernel
-def _cut_before(wanted: int, below: int, at: int, total: int) -> bool:
-    """Whether the cut before the code at which *wanted* eighths are reached is nearer than the cut after it."""
-    return below > 0 and (below + at == total or wanted - 8 * below < 8 * (below + at) - wanted)
-
-
 @kernel
 def find_cuts(
     items: Items, attempts: IntArray, spans: FloatArray, smallest: int, smallest_group: int
@@ -293,9 +287,10 @@ def find_cuts(
             j, eighths = _choose_attribute(extents, attempt)
             if j < 0:
                 break
-            cut, left, at = _find_code(codes[j, bucket], records[bucket], total * eighths, j, extents)
-            if _cut_before(total * eighths, left, at, total):
-                cut -= 1
+            wanted = total * eighths
+            cut, left, at = _find_code(codes[j, bucket], records[bucket], wanted, j, extents)
+            if left > 0 and (left + at == total or wanted - 8 * left < 8 * (left + at) - wanted):
+                cut -= 1  # the cut before the code is nearer, or the only one
             else:
                 left += at
             if min(left, total - left) < smallest:

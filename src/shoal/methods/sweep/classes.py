@@ -87,7 +87,9 @@ class Sweep:
             n_classes += len(held)
             live.take(members, stay)
             step.advance(int(sizes.sum()))
-        return Classes(np.concatenate(items), np.concatenate(labels)), Parts.join([*closed, live.rest()])
+        rest = live.parts._replace(records=live.remaining, owner=np.full(len(live.remaining), -1, dtype=np.int64))
+        closed.append(rest.take(live.remaining > 0))
+        return Classes(np.concatenate(items), np.concatenate(labels)), Parts.join(closed)
 
     def _settle(
         self, live: Live, first: IntArray, members: IntArray, stay: IntArray, population: list[IntArray]
@@ -155,10 +157,6 @@ class Live:
             self.parts, self.pattern, self.remaining = self.parts.take(live), self.pattern[live], self.remaining[live]
             self._raised, self._live = self._raised[live], np.arange(len(live))
         self._crowd = self._measure_crowd()
-
-    def rest(self) -> Parts:
-        owner = np.full(len(self._live), -1, dtype=np.int64)
-        return self.parts.take(self._live)._replace(records=self.remaining[self._live], owner=owner)
 
     def _measure_crowd(self) -> Crowd:
         """Return the minimum that parts with the same label need, by the rule that needs most values."""
