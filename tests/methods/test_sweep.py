@@ -77,7 +77,6 @@ def wide_policy(width: int, method: dict[str, Any], *models: dict[str, Any]) -> 
     return document | {"method": method}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("defend", [False, True])
 def test_parts_that_are_passed_over_are_in_no_class_that_closes(monkeypatch: pytest.MonkeyPatch, defend: bool) -> None:
     rng = np.random.default_rng(5)
