@@ -22,7 +22,6 @@ from shoal.plan.slices import Part, Pieces, link_parts
 
 _RESCALE = 300.0
 _BLOCK_ENTRIES = 1 << 21
-_SOME = 4096  # tuples in a first, cheaper attempt
 
 
 class Clues(NamedTuple):
@@ -145,9 +144,6 @@ class Beliefs:
         least = np.full(self.n_tuples, -np.inf)
         if not view.joins:
             figures = sign * judge.reach(*self._groups(judge, view))
-            matches, least = self._match(rows[:_SOME], view, figures)
-            if (least[matches == 1] == figures.min()).any():
-                return sign * float(figures.min())
             matches, least = self._match(rows, view, figures)
             weakest_alone = least[matches == 1].min(initial=np.inf)
             rows = rows[(matches > 1) & (least < weakest_alone)]

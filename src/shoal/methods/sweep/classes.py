@@ -273,10 +273,9 @@ def label_node(trees: TreeTables, levels: CodeArray, cell: int, j: int) -> int:
 
 
 @light_kernel
-def slot_of(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
-    """Return the first slot to search for a key with a number, in a hash table of mask + 1 slots."""
-    mixed = (key ^ (key >> np.uint64(31)) ^ (np.uint64(number) << np.uint64(40))) * MIX
-    return (mixed >> np.uint64(20)) & mask
+def slot_of(key: np.uint64, mask: np.uint64) -> np.uint64:
+    """Return the slot of a key in a hash table of mask + 1 slots."""
+    return (((key ^ (key >> np.uint64(31))) * MIX) >> np.uint64(20)) & mask
 
 
 @light_kernel
@@ -337,13 +336,13 @@ def find_crowded(trees: TreeTables, live: IntArray, crowd: Crowd, levels: CodeAr
         mask = last_slot(end - begin)
         together[: mask + 1] = 0
         for i in range(begin, end):
-            slot, held = slot_of(keys[i], 0, mask), int(crowd.held[live[i]])
+            slot, held = slot_of(keys[i], mask), int(crowd.held[live[i]])
             before = int(together[slot])
             records = min((before & _CROWD) + (held & _CROWD), _CROWD)
             together[slot] = (before | held) & ~_CROWD | records
         for i in range(begin, end):
             parts[n] = live[i]  # faster than a branch that the processor cannot predict
-            found = int(together[slot_of(keys[i], 0, mask)])
+            found = int(together[slot_of(keys[i], mask)])
             n += crowd.enough[found >> _COUNTED] & (found & _CROWD >= crowd.least) & (keys[i] != _NOWHERE)
         begin = end
     return parts[:n].copy()
