@@ -48,7 +48,7 @@ class Groups:
 
 
 class Line:
-    """Records along the curve; the order of records with equal quasi values is random, whatever the input's order."""
+    """Records along the curve; the order of records with equal quasi values is random."""
 
     def __init__(self, problem: Problem, ranges: bool, rng: np.random.Generator, *, by_levels: bool) -> None:
         self._problem = problem

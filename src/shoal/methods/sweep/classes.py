@@ -140,13 +140,22 @@ class Live:
         for item in range(n_items):
             if not self._crowd.enough[np.bitwise_or.reduce(self._crowd.held[self._live]) >> _COUNTED]:
                 return
-            able = find_crowded(self._trees, self._live, self._crowd, self._items[item])
-            yield item, self._find_closable(self._items[item], able) if self._defended else able
+            yield item, find_crowded(self._trees, self._live, self._crowd, self._items[item])
 
     def group_at(self, levels: CodeArray, parts: IntArray) -> tuple[CodeArray, CodeArray]:
-        """Return the classes of parts at a level vector (-1: too small), and the classes' nodes."""
+        """Return the classes of parts at a level vector (-1: none), and the classes' nodes.
+
+        Groups that are too small do not count as classes. In a defended sweep, neither do groups that fail a rule or
+        cap even with labels.
+        """
         enough = self._rules.plain_records, self._rules.records
-        return group_by_label(self._trees, levels, parts, self.remaining, self._raised, *enough)
+        class_of, nodes = group_by_label(self._trees, levels, parts, self.remaining, self._raised, *enough)
+        if self._defended:
+            edges, order = kernels.group_items(class_of, len(nodes))
+            holds = screen(Members(edges, parts[order], self.pattern), self.patterns, self._rules, self.remaining)
+            number = np.append(np.where(holds, np.cumsum(holds) - 1, -1), -1).astype(np.int32)
+            class_of, nodes = number[class_of], nodes[holds]
+        return class_of, nodes
 
     def take(self, members: IntArray, stay: IntArray) -> None:
         """Remove the records that stay in classes."""
@@ -181,13 +190,6 @@ class Live:
             bit = np.where(node < n_leaves, of_leaf[np.minimum(node, n_leaves - 1)], _BITS - 1)
         records = np.minimum(self.remaining, _CROWD).astype(np.uint32)
         return Crowd(records | np.uint32(_CROWD + 1) << bit.astype(np.uint32)[self.pattern], min(least, _CROWD), enough)
-
-    def _find_closable(self, levels: CodeArray, parts: IntArray) -> IntArray:
-        """Return the parts whose group at a level vector satisfies all rules and caps, apart from labels."""
-        first, group = kernels.number_keys(label_keys(self._trees, levels, parts))
-        edges, order = kernels.group_items(group, len(first))
-        members = Members(edges, parts[order], self.pattern)
-        return parts[screen(members, self.patterns, self._rules, self.remaining)[group]]
 
 
 def population_under(trees: TreeTables, other: BoundModel, levels: CodeArray, nodes: CodeArray) -> IntArray:

@@ -108,7 +108,7 @@ def covering_classes(
     trees, nodes = sweep.trees, classes.nodes
     found = np.full((len(rows), most), -1, dtype=np.int32)
     n_found, searching = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
-    keys = (nodes.astype(np.uint64) * trees.multiplier).sum(axis=1)  # those of label_keys
+    keys = (nodes.astype(np.uint64) * trees.multiplier).sum(axis=1)  # as label_keys has them
     by_key = np.lexsort((keys, classes.item))
     numbers, first = np.unique(classes.item[by_key], return_index=True)
     for number, some in zip(numbers.tolist(), np.split(by_key, first[1:]), strict=True):
