@@ -62,7 +62,7 @@ def with_a_blocking_record() -> pa.Table:
     [
         ({"parts": [["age", "sex"], ["town"]]}, "job in no part"),
         ({"parts": [["age", "sex", "town", "job"]]}, "one part hides nothing"),
-        ({"parts": [["age", "sex"], ["sex", "town", "job"]]}, "sex in several parts; say overlapping: true"),
+        ({"parts": [["age", "sex"], ["sex", "town", "job"]]}, "sex in several parts; set overlapping: true"),
         ({"parts": [["age", "sx"], ["town", "job"]]}, "did you mean 'sex'"),
         ({"parts": [["age", "note"], ["sex", "town", "job"]]}, "'note' is not a published attribute"),
         ({"parts": [["age", "age"], ["sex", "town", "job"]]}, "same attribute twice"),
@@ -199,7 +199,7 @@ def test_columns_are_generalized_to_the_frequency_asked_for() -> None:
 
 def test_sharing_the_sensitive_attribute_is_checked_by_joining() -> None:
     method = {"parts": [["sex", "job"], ["age", "town", "job"]], "overlapping": True}
-    with pytest.raises(UnreachableError, match="whoever joins the overlapping parts"):
+    with pytest.raises(UnreachableError, match="an adversary who joins the overlapping parts"):
         sliced(method)
     data = people(3000)
     coarse = data.set_column(0, "age", pa.array(np.array(data["age"]) // 30 * 30))

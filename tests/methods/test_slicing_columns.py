@@ -130,9 +130,9 @@ def test_sensitive_attributes_share_the_last_column_even_if_they_are_independent
     [
         (1, 1, None, "columns is 1, but slicing separates attributes; give at least 2"),
         (1, 7, None, "5 quasi attributes and 1 sensitive attribute make at most 6 columns$"),
-        (2, 7, None, "2 sensitive attributes make at most 6 columns, for sensitive attributes share one"),
+        (2, 7, None, "2 sensitive attributes make at most 6 columns, because sensitive attributes share one"),
         (0, 6, None, "make at most 5 columns$"),
-        (0, 2, 1, "alpha is 1, but no attribute is sensitive"),
+        (0, 2, 1, "alpha is 1, but the policy has no sensitive attribute"),
         (2, 2, 1, "always has 2 sensitive attributes; give at least 2"),
         (1, 2, 6, "leaves 0 of 6 attributes for the 1 other column; lower alpha or columns"),
         (1, 4, 4, "leaves 2 of 6 attributes for the 3 other columns"),

@@ -14,7 +14,7 @@ from shoal.methods.sweep.kernels import judge, limit_of, unit_share
 from shoal.methods.sweep.rules import Rule, build_rules, values_needed
 from shoal.models.base import ClassHistograms, Curve, Whole
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan.problem import Induced
+from shoal.plan.problem import InducedFrequency
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 
@@ -50,7 +50,7 @@ def test_units_are_the_shares_of_definition_2(seed: int) -> None:
         weights[leaf] = Fraction(0)
     if not any(weights):
         weights[0] = Fraction(1)
-    induced = Induced.of(tree, weights, 100)
+    induced = InducedFrequency.of(tree, weights, 100)
     records = rng.integers(0, 4, (3, tree.n_nodes)) * induced.allowed
     counts = induced.counts(records)
     rules = build_rules([Rule(0, induced, Curve((Fraction(1, 2),), 2))], 1, 1)
@@ -76,7 +76,7 @@ def test_nodes_that_need_too_many_units_are_not_used_but_the_root_is() -> None:
     primes = [11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61]
     tree = wide_tree(primes)
     ones = [Fraction(1)] * tree.n_leaves
-    few, many = (Induced.of(tree, ones, n) for n in (10, 10**12))
+    few, many = (InducedFrequency.of(tree, ones, n) for n in (10, 10**12))
     for induced, n in ((few, 10), (many, 10**12)):
         assert induced.allowed[tree.root]
         assert induced.allowed[: tree.n_leaves].all()
@@ -93,7 +93,7 @@ def test_nodes_that_need_too_many_units_are_not_used_but_the_root_is() -> None:
 
 def test_steps_pass_over_nodes_that_say_no_less() -> None:
     tree = from_nested({"root": {"pair": ["a", "b"], "lone": {"c": ["d", "e"]}}})
-    induced = Induced.of(tree, [Fraction(1), Fraction(0), Fraction(1), Fraction(1)], 5)
+    induced = InducedFrequency.of(tree, [Fraction(1), Fraction(0), Fraction(1), Fraction(1)], 5)
     named = dict(zip(tree.labels, range(tree.n_nodes), strict=True))
     steps = induced.steps(induced.allowed)
     assert steps[named["a"]] == named["root"]  # under "pair" only a has a weight
@@ -105,7 +105,7 @@ def test_steps_pass_over_nodes_that_say_no_less() -> None:
 def test_weights_too_fine_to_add_are_refused() -> None:
     tree = from_nested({"root": ["a", "b"]})
     with pytest.raises(PolicyError, match="fewer digits"):
-        Induced.of(tree, [Fraction(1), Fraction(1, 3**30)], 10**6)
+        InducedFrequency.of(tree, [Fraction(1), Fraction(1, 3**30)], 10**6)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -121,7 +121,7 @@ def test_limits_are_exact_up_to_the_widest_sums(seed: int) -> None:
 def verdict(curve: Curve, counts: list[int]) -> bool:
     """What the compiled loops think of a class under a flat tree, whose records are cut into units."""
     tree = from_nested({"root": [f"v{i}" for i in range(len(counts))]})
-    induced = Induced.of(tree, [Fraction(1)] * len(counts), max(sum(counts), 1))
+    induced = InducedFrequency.of(tree, [Fraction(1)] * len(counts), max(sum(counts), 1))
     rules = build_rules([Rule(0, induced, curve)], 1, 1)
     units = np.array(counts, dtype=np.int64) * induced.factor
     best = np.zeros(max(len(curve.limits), 1), dtype=np.int64)

@@ -13,7 +13,7 @@ from shoal.core.randomness import Chance
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.plan.cells import Cells
-from shoal.plan.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Parts, Plan
+from shoal.plan.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.policy import Policy
 from shoal.release.figures import measure_guarantees
@@ -150,10 +150,10 @@ def test_withheld_records_do_not_count_towards_what_is_achieved() -> None:
     assert diversity.achieved == 1
 
 
-def parts_of(rows: list[tuple[int, int, int, int, int]]) -> Parts:
-    """Parts with one sensitive attribute, from (cell, class, lo, hi, records)."""
+def parts_of(rows: list[tuple[int, int, int, int, int]]) -> tuple:
+    """Columns of parts with one sensitive attribute, from (cell, class, lo, hi, records)."""
     cell, owner, lo, hi, records = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
-    return Parts(cell, owner, lo.astype(np.int32)[:, np.newaxis], hi.astype(np.int32)[:, np.newaxis], records)
+    return cell, owner, records, (lo.astype(np.int32)[:, np.newaxis], hi.astype(np.int32)[:, np.newaxis])
 
 
 LABELS = np.array([[0], [1]], dtype=np.int32)
@@ -162,7 +162,7 @@ LABELS = np.array([[0], [1]], dtype=np.int32)
 def test_parts_under_ranges_of_sensitive_values_are_targets() -> None:
     cells = Cells((np.array([0, 1]), np.array([0, 1], dtype=np.int32)), np.array([5, 4]))
     rows = [(0, 0, KEPT, 0, 2), (0, 0, 0, 2, 1), (1, 0, 0, 2, 3), (1, 1, KEPT, 0, 1)]
-    plan = Plan.of_parts(LABELS, LABELS + 1, cells, parts_of(rows), {"people": np.array([7, 8])})
+    plan = Plan.of_parts(LABELS, LABELS + 1, cells, *parts_of(rows), {"people": np.array([7, 8])})
     assert plan.n_withheld == 2  # of cell 0, which are in no part
     assert plan.sizes.tolist() == [6, 1]
     assert plan.population["people"].tolist() == [7, 8]
@@ -180,7 +180,7 @@ def test_parts_under_ranges_of_sensitive_values_are_targets() -> None:
 def test_parts_of_classes_with_the_same_ranges_are_in_one_class() -> None:
     cells = Cells((np.array([0, 0]), np.array([0, 1], dtype=np.int32)), np.array([3, 4]))
     same = np.zeros((2, 1), dtype=np.int32)
-    plan = Plan.of_parts(same, same + 1, cells, parts_of([(0, 0, 0, 2, 3), (1, 1, 0, 2, 4)]))
+    plan = Plan.of_parts(same, same + 1, cells, *parts_of([(0, 0, 0, 2, 3), (1, 1, 0, 2, 4)]))
     assert plan.n_classes == 1
     assert plan.targets is not None
     assert plan.targets.records.tolist() == [7]

@@ -17,7 +17,7 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.plan.reader import (
-    Refused,
+    RefusedGroups,
     breaks,
     dominate,
     estimate_revealed,
@@ -107,7 +107,7 @@ def deal(counts: list[int], sizes: list[int], fails: DistinctLDiversity | Simple
 def test_posteriors_are_near_to_counting_all_ways(
     counts: list[int], sizes: list[int], model: DistinctLDiversity | SimpleLDiversity
 ) -> None:
-    refused = Refused(np.array(sizes), np.zeros(len(sizes), dtype=np.int64), np.zeros(len(sizes), dtype=np.int64))
+    refused = RefusedGroups(np.array(sizes), np.zeros(len(sizes), dtype=np.int64), np.zeros(len(sizes), dtype=np.int64))
     found = explain(np.array([counts]), refused, [model], Whole.of(counts), np.random.default_rng(1))
     # 200 draws with a shrinkage of at most 1 / sqrt(20 * 2): 0.15 is above 4 standard errors
     assert np.allclose(found, deal(counts, sizes, model), atol=0.15)

@@ -17,7 +17,7 @@ from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows
 from shoal.models.base import ClassHistograms, PrivacyModel, TableModel, Whole
-from shoal.plan.reader import Refused, dominate, explain
+from shoal.plan.reader import RefusedGroups, dominate, explain
 from shoal.release.sliced.table import number_rows
 
 DRAWS = 200  # random assignments of values to the people of each class
@@ -166,7 +166,7 @@ def explain_refused(
         counts = np.rint(secret.count_in_classes(part, classes)).astype(np.int64)
         posterior = np.zeros((len(rows) + 1, found.shape[1]))  # the last row is for people in no refused group
         number = np.unique(sets[chosen], return_inverse=True)[1]
-        posterior[chosen] = explain(counts, Refused(sizes[chosen], place, number), models, whole, rng)
+        posterior[chosen] = explain(counts, RefusedGroups(sizes[chosen], place, number), models, whole, rng)
         said = posterior[own]
         more = said.max(axis=1) > found.max(axis=1)
         found[more] = said[more]

@@ -1,1 +1,1 @@
-"""Methods that turn a problem into a plan, one file or package per method."""
+"""Methods that turn a problem into a plan, one file or package each."""

@@ -1,11 +1,10 @@
-"""Anatomy: quasi values as they are, sensitive values apart from them, linked by buckets of different ones only."""
+"""Anatomy: unchanged quasi values, separated from the sensitive values by buckets of different ones."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -21,22 +20,22 @@ from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 
 _QUASI_ARE_EXACT = (
-    "quasi values are published as they are: whoever knows them can tell who is in the table, and promises are about "
-    "the sensitive value only"
+    "quasi values are published unchanged: an adversary who has them finds out who is in the table, and guarantees are "
+    "about the sensitive value only"
 )
 _NOTHING_IS_HIDDEN = (
-    "the models allow buckets with a single sensitive value, so that a bucket may be a single record and hide nothing"
+    "the models allow buckets with a single sensitive value, so a bucket may be a single record and hide nothing"
 )
-_MOST_OF_A_VALUE = 40  # in one bucket; beyond, buckets are hardly more even
+_MOST_OF_A_VALUE = 40  # in one bucket; larger buckets are not much more even
 
 
 class Anatomy(Method):
-    """No bucket has a sensitive value oftener than the models allow: each once where that can be.
+    """No bucket has a sensitive value more often than the models allow, and only once if that is possible.
 
-    Xiao and Tao, "Anatomy: simple and effective privacy preservation", VLDB 2006. Records in the order of their
-    sensitive values, those of one value in random order, go to n / l buckets in turn: a value that is no more
-    frequent than there are buckets is in no bucket twice. Where one is, larger buckets that hold it more than once may
-    still do: at most r times in a bucket of m.
+    Xiao and Tao, "Anatomy: simple and effective privacy preservation", VLDB 2006. Records are sorted by sensitive
+    value, in random order within a value, and go to n / l buckets in turn. A value with at most as many records as
+    there are buckets is in no bucket twice. If a value is more frequent, larger buckets may still hold it more than
+    once: at most r times in a bucket of m records.
     """
 
     name = "anatomy"
@@ -46,7 +45,7 @@ class Anatomy(Method):
 
     two_tables: bool = Field(
         default=False,
-        description="also publish the quasi table and the table of sensitive values as files of their own",
+        description="also publish the quasi table and the table of sensitive values as separate files",
     )
 
     @property
@@ -54,14 +53,14 @@ class Anatomy(Method):
         return self.two_tables
 
     def refuses(self, problem: Problem) -> str | None:
-        """It is about one sensitive attribute and about models that want its values evenly spread."""
+        """Refuse anything but one sensitive attribute and models that require evenly distributed values."""
         if len(problem.sensitive) != 1:
             return f"it takes one sensitive attribute, the policy has {len(problem.sensitive)}; slicing takes several"
         for requirement in problem.requirements:
             model = requirement.model
             if model.name == "k-anonymity" or model.of_parts:
                 return (
-                    f"it publishes quasi values as they are, so that {model.name} cannot hold; slicing with "
+                    f"it publishes quasi values unchanged, so {model.name} cannot hold; slicing with "
                     "column-frequency generalizes parts"
                 )
             judges = isinstance(model, ValueModel) and model.judges_beliefs
@@ -91,63 +90,55 @@ def _parts(problem: Problem) -> tuple[Part, Part]:
     return quasi, Part((), (0,), (), np.zeros(problem.cells.n_cells, dtype=np.int32), 1)
 
 
-class _Deal(NamedTuple):
-    """A number of buckets, with *size* records or more in each."""
+def _choose_deal(problem: Problem, by_value: IntArray) -> tuple[int, int]:
+    """Return the size and number of the smallest buckets that hold all records, or raise.
 
-    size: int
-    n_buckets: int
-
-
-def _choose_deal(problem: Problem, by_value: IntArray) -> _Deal:
-    """Return the smallest buckets that hold all records, or raise; withheld records would all have the same values."""
+    Records are never withheld instead, because all of them would have the most frequent value.
+    """
     asked = [(requirement.model, requirement.whole(problem.cells.counts)) for requirement in problem.requirements]
 
     def hold(bucket: IntArray) -> bool:
         return all(bool(model.holds(ClassHistograms.of([bucket]), whole)[0]) for model, whole in asked)
 
-    present = (by_value > 0).astype(np.int64)
+    present, name = (by_value > 0).astype(np.int64), problem.sensitive[0].name
     if not hold(present):
-        models, name = ", ".join(model.subject for model, _ in asked), problem.sensitive[0].name
+        models = ", ".join(model.subject for model, _ in asked)
         raise UnreachableError(f"{models}: even a bucket with all {present.sum()} values of {name!r} does not reach it")
     for most in range(1, min(int(by_value.max()), _MOST_OF_A_VALUE) + 1):
-        deal = _deal(by_value, most, hold)
-        if by_value.max() <= most * deal.n_buckets:
-            return deal
+        size, n_buckets = _deal(by_value, most, hold)
+        if by_value.max() <= most * n_buckets:
+            return size, n_buckets
     if hold(by_value):
-        return _Deal(int(by_value.sum()), 1)
-    raise UnreachableError(_reason(problem, by_value, _deal(by_value, 1, hold).size))
+        return int(by_value.sum()), 1
+    l, n_records, most = _deal(by_value, 1, hold)[0], int(by_value.sum()), int(by_value.max())
+    raise UnreachableError(
+        f"anatomy: a bucket needs {l} different values of {name!r}, but the most frequent one has {most:,} of "
+        f"{n_records:,} records, more than 1/{l}; buckets of {n_records // most} are reachable"
+        + (f"; {SHOWS_VALUES}" if problem.max_withheld else "")
+    )
 
 
-def _deal(by_value: IntArray, most: int, hold: Callable[[IntArray], bool]) -> _Deal:
-    """Return as many buckets as can hold however their records are composed, with no value more than *most* times."""
+def _deal(by_value: IntArray, most: int, hold: Callable[[IntArray], bool]) -> tuple[int, int]:
+    """Return the size and number of buckets that hold for any composition with at most *most* records per value."""
     n_present = int((by_value > 0).sum())
 
     def hold_always(size: int) -> bool:
-        # of all buckets of this size the one with the fewest values is the worst for models that want them even, and
-        # a larger bucket is more even: what holds for one size does for all above
+        # the worst bucket of a size has the smallest number of values, because the models require even values; larger
+        # buckets are more even, so if one size holds, so do all larger ones
         return hold(np.clip(size - most * np.arange(len(by_value)), 0, most))
 
     size = bisect_left(range(1, most * n_present), True, key=hold_always) + 1
-    return _Deal(size, _number_of_buckets(by_value, size, most))
+    return size, _number_of_buckets(by_value, size, most)
 
 
 def _number_of_buckets(by_value: IntArray, size: int, most: int = 1) -> int:
-    """Return the most buckets for which there are *size* records each, none of a value more than *most* times.
+    """Return the maximum number of buckets with *size* records each, at most *most* of them with the same value.
 
     >>> _number_of_buckets(np.array([4, 3, 2]), 2), _number_of_buckets(np.array([9, 2, 1]), 2)
     (4, 3)
     >>> _number_of_buckets(np.array([4, 3, 3]), 5, 2)
     2
     """
-    # sum(min(count, most n)) - n size is concave in n and 0 at 0, so that numbers for which there are enough come first
+    # sum(min(count, most n)) - n size is concave in n and 0 at 0, so all feasible n precede the infeasible ones
     numbers = range(1, int(by_value.sum()) // size + 1)
     return bisect_left(numbers, True, key=lambda n: int(np.minimum(by_value, most * n).sum()) < n * size)
-
-
-def _reason(problem: Problem, by_value: IntArray, l: int) -> str:
-    n_records, most, name = int(by_value.sum()), int(by_value.max()), problem.sensitive[0].name
-    return (
-        f"anatomy: a bucket needs {l} different values of {name!r}, but the most frequent one has {most:,} of "
-        f"{n_records:,} records, more than 1/{l}; buckets of {n_records // most} are reachable"
-        + (f"; {SHOWS_VALUES}" if problem.max_withheld else "")
-    )

@@ -1,4 +1,4 @@
-"""The choice of a method by measurement: each that can keep the promises plans a sample, and the marginals decide."""
+"""The choice of a method by measurement: all methods that satisfy the policy plan a sample, and marginals decide."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from shoal.plan.problem import Problem
 from shoal.utility.marginals import score_marginals
 from shoal.utility.rows import view_plan
 
-MOST_SETS = 200  # of three attributes, by which plans are compared
+MOST_SETS = 200  # of three attributes, to compare plans
 
 
 class Auto(Method):
-    """The method whose plan of the table, or of a sample, is nearest to the table's marginals takes this one's place.
+    """Replaced by the method whose plan of the table, or of a sample, best preserves the table's marginals.
 
-    The score is that of three attributes (:mod:`shoal.utility.marginals`). Tried are methods that promise the models of
-    the policy; none that promises something else or nothing.
+    The score is the one for sets of three attributes (:mod:`shoal.utility.marginals`). Only methods that guarantee the
+    policy's models take part.
     """
 
     name: ClassVar[str] = "auto"
-    title: ClassVar[str] = "tries the methods that can keep the promises, and takes the best by the marginals"
-    averages = True  # some that are tried need numbers
+    title: ClassVar[str] = "tries the methods that can satisfy the policy, and uses the one with the best marginals"
+    averages = True  # some methods need numbers
     takes_regions = "nodes"
     counts_people = True
 
-    sample: int = Field(default=20_000, ge=1, description="the most records that are planned to choose a method")
+    sample: int = Field(default=20_000, ge=1, description="maximum number of records in the trial")
     time_budget: float = Field(
-        default=10.0, gt=0, allow_inf_nan=False, description="seconds after which a method that is tried is given up"
+        default=10.0, gt=0, allow_inf_nan=False, description="seconds after which the trial of a method ends"
     )
 
     def refuses(self, problem: Problem) -> str | None:  # noqa: ARG002
-        """What the methods refuse shows when they are tried."""
+        """Refuse no problem, because the trials show which methods do."""
         return None
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
@@ -54,9 +54,9 @@ class Auto(Method):
     def choose(
         self, problem: Problem, rng: np.random.Generator, *, by_regions: bool = False, weights: FloatArray | None = None
     ) -> Choice:
-        """Try every method, or those that can plan a table region by region, and return the best and what was tried.
+        """Try every method, or the methods that can plan a table by regions, and return the best with all trials.
 
-        The records of cells count by their survey *weights*, if there are any.
+        Survey *weights*, if there are any, weight the records of cells.
         """
         of_people = any(requirement.people is not None for requirement in problem.requirements)
         able = [
@@ -74,14 +74,13 @@ class Auto(Method):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A method, and its score or why it has none."""
+    """A method with its score, or the reason for having no score."""
 
     method: Method
     score: float | None = None
     reason: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """Return all of it for JSON."""
         chosen = self.method.model_dump(mode="json", exclude_defaults=True)
         entry: dict[str, object] = {"method": self.method.name, "parameters": chosen}
         return entry | ({"reason": self.reason} if self.score is None else {"score": round(self.score, 1)})
@@ -89,20 +88,20 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The method that takes the place of ``auto``, and all that were tried on so many records."""
+    """The method that replaces ``auto``, and all trials with their number of records."""
 
     method: Method
     trials: tuple[Trial, ...]
     n_records: int
 
     def as_dict(self) -> dict[str, object]:
-        """Return all of it for JSON: scores compare with the source, so that they stay internal."""
+        """Return all of it for JSON; scores compare with the source and stay internal."""
         return {"method": self.method.name, "records": self.n_records, "tried": [one.as_dict() for one in self.trials]}
 
 
 def list_methods() -> Sequence[Method]:
-    """Return the methods to try, by name: all that promise models of the policy, with their usual parameters."""
-    from shoal.methods.mondrian import Mondrian  # which would be imported to know of any method
+    """Return the methods to try, by name: all that guarantee models of the policy, with their usual parameters."""
+    from shoal.methods.mondrian import Mondrian  # discovery imports it anyway
 
     kinds = [
         kind for kind in discover("shoal.methods", Method).values() if kind.models == "required" and not kind.by_hand
@@ -114,12 +113,12 @@ def list_methods() -> Sequence[Method]:
 def _try_method(
     method: Method, problem: Problem, rng: np.random.Generator, seconds: float, weights: FloatArray | None
 ) -> Trial:
-    """Plan and score; what refuses or takes too long has no score."""
+    """Plan and score; a method that refuses or exceeds the time has no score."""
     try:
         refusal = method.refuses(problem)
         if refusal is not None:
             return Trial(method, reason=refusal)
-        has_own = "time_budget" in type(method).model_fields  # it then takes the best that it has found
+        has_own = "time_budget" in type(method).model_fields  # it then returns the best plan so far
         tried = method.model_copy(update={"time_budget": seconds / 2}) if has_own else method
         deadline = _Deadline(seconds)
         with install_listener("numba:compile", deadline.compiling):
@@ -131,7 +130,6 @@ def _try_method(
 
 
 def _say_why(problem: Problem, trials: Sequence[Trial]) -> str:
-    """Say what to change: each model that the whole table as one class fails, or else each reason of the methods."""
     if blocking := dict.fromkeys(reason for *_, reason in failing_as_one_class(problem)):
         return "\n".join(["Change in privacy:", *blocking])
     methods: dict[str, dict[str, None]] = {}
@@ -141,7 +139,7 @@ def _say_why(problem: Problem, trials: Sequence[Trial]) -> str:
 
 
 def _read(method: Method, problem: Problem, plan: AnyPlan) -> AnyPlan:
-    """Return the plan with classes where their averages are, if the method publishes these."""
+    """Return the plan with each class at its averages, if the method publishes averages."""
     from shoal.methods.microaggregation import Microaggregation
     from shoal.methods.microaggregation.planning import place_centres
 
@@ -151,7 +149,7 @@ def _read(method: Method, problem: Problem, plan: AnyPlan) -> AnyPlan:
 
 
 class _Deadline(Silent):
-    """Gives a step up that goes on for too long. To compile kernels, once on a machine, does not count."""
+    """Ends a step that exceeds the time; the one-time compilation of kernels does not count."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._end = seconds, time.monotonic() + seconds
@@ -159,12 +157,10 @@ class _Deadline(Silent):
 
     @contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
-        """Open a step that nobody sees."""
         del title, total, unit
         yield self
 
     def advance(self, amount: int) -> None:
-        """Raise if time is up."""
         del amount
         compiled = self.compiling.duration if self.compiling.done else 0.0
         if time.monotonic() > self._end + compiled:

@@ -1,6 +1,6 @@
-"""What a method is: it turns a problem into a plan, and knows nothing of files or engines.
+"""The interface of methods, which turn a problem into a plan without files or engines.
 
-Also requirements that no classes of a table can meet, which are found before any work starts, and what to say of them.
+The module also finds requirements that no classes of a table can satisfy, before any work starts.
 """
 
 from __future__ import annotations
@@ -29,51 +29,51 @@ SHOWS_VALUES = (
 Labels = Annotated[
     Literal["levels", "ranges"],
     Field(
-        description="levels: every published value is one that its taxonomy has; ranges: from a lowest to a highest "
+        description="levels: every published value is a label of its taxonomy; ranges: from a lowest to a highest "
         "value, with ends that the policy declares"
     ),
 ]
 
 
 class Method(BaseModel, ABC):
-    """A way to make classes. Fields are its parameters, declared once for messages, help and schema."""
+    """A way to make classes. Its fields are its parameters; messages, help and schema come from them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people
-    usual: ClassVar[Mapping[str, Any]] = {}  # a usual choice of the parameters that must be given
-    form: ClassVar[str] = "classes"  # of the releases that its plans become: a name in ``shoal.release.forms``
-    makes_parts: ClassVar[bool] = False  # whether records are taken apart, and models are about beliefs and parts
-    draws_rows: ClassVar[bool] = False  # whether rows are drawn from noisy counts, and nobody's
+    usual: ClassVar[Mapping[str, Any]] = {}  # typical values of the required parameters
+    form: ClassVar[str] = "classes"  # of its releases: a name in ``shoal.release.forms``
+    makes_parts: ClassVar[bool] = False  # whether it divides records into parts, which models then judge
+    draws_rows: ClassVar[bool] = False  # whether its rows are drawn from noisy counts and belong to no person
     models: ClassVar[Literal["required", "optional", "none"]] = "required"  # privacy models of the policy
-    averages: ClassVar[bool] = False  # whether it needs the numbers themselves, not only their leaves
-    # Boxes of quasi values, or boxes of taxonomy nodes, that it can plan one by one: what it publishes of one is not
-    # published of another. None: it decides for all records at once.
+    averages: ClassVar[bool] = False  # whether it needs numbers, not only their leaves
+    # Boxes of quasi values, or of taxonomy nodes, that it can plan independently: their labels must be distinct.
+    # None: it needs all records together.
     takes_regions: ClassVar[Literal["boxes", "nodes"] | None] = None
     counts_people: ClassVar[bool] = False  # whether it can count people instead of records
-    sees_all_classes: ClassVar[bool] = False  # whether it judges models of all classes together itself
-    by_hand: ClassVar[bool] = False  # whether it needs choices of an analyst, so that auto does not try it
+    sees_all_classes: ClassVar[bool] = False  # whether it checks models of all classes together itself
+    by_hand: ClassVar[bool] = False  # whether it needs an analyst's choices; auto skips it
     # Whether each finer group that satisfies the models becomes a class, or a class is divided if some set of finer
-    # groups satisfies them all: a reader who knows the method asks why it was not (docs/adversaries.md). None: neither.
+    # groups satisfies them. A reader of the method can ask why it was not (docs/adversaries.md). None: neither.
     divides: ClassVar[Literal["each", "some"] | None] = None
-    generalizes_values: ClassVar[bool] = False  # whether it generalizes sensitive values where nothing else helps
+    generalizes_values: ClassVar[bool] = False  # whether it generalizes sensitive values as a last resort
 
     @property
     def as_two_tables(self) -> bool:
-        """Whether the quasi and the sensitive values are also to be published as files of their own."""
+        """Whether the quasi and the sensitive values are also published as separate files."""
         return False
 
     @property
     def defends_labels(self) -> bool:
-        """Whether labels of sensitive values tell no more of a record than is known of all records of the table."""
+        """Whether labels of sensitive values reveal no more about a record than the whole table does."""
         return False
 
     def refuses(self, problem: Problem) -> str | None:
-        """Say why this method cannot serve the problem; None if it can."""
+        """Return why this method cannot serve the problem, or None if it can."""
         for model in (requirement.model for requirement in problem.requirements):
             if model.of_parts and not self.makes_parts:
-                return f"{model.name} is about the parts of a sliced table, and there are none; ask for k-anonymity"
+                return f"{model.name} is about the parts of a sliced table, not about classes; ask for k-anonymity"
         changed = next((one.model for one in problem.requirements if one.of_true_values), None)
         if changed is not None and (self.form not in ("classes", "plain") or self.generalizes_values):
             return (
@@ -84,7 +84,7 @@ class Method(BaseModel, ABC):
 
     @abstractmethod
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
-        """Return a plan whose classes or buckets meet every requirement, or raise UnreachableError."""
+        """Return a plan whose classes or buckets satisfy every requirement, or raise UnreachableError."""
 
 
 def refuse_method(method: Method, problem: Problem) -> None:
@@ -95,22 +95,22 @@ def refuse_method(method: Method, problem: Problem) -> None:
 
 
 def make_plan(method: Method, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
-    """Return a plan that meets every requirement, also for the people that it withholds."""
-    from shoal.methods.withholding import hide_withheld  # loads the measure of what plans lose
+    """Return a plan that satisfies every requirement, also for the people that it withholds."""
+    from shoal.methods.withholding import hide_withheld  # imports the utility measures
 
     return hide_withheld(lambda asked: _plan_classes(method, asked, rng, progress), problem)
 
 
 def _plan_classes(method: Method, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
-    """Plan so that each class meets its requirements, and all of them together those of all classes.
+    """Plan such that each class satisfies its requirements, and all classes those on the whole plan.
 
-    Classes that are large enough meet any model of all classes together. A method that looks at classes one by one is
-    asked for classes of a smallest size; it is the least, found by halving, with which the plan as a whole holds.
+    Large classes satisfy any model of all classes together. If a method judges classes one by one, it gets a minimum
+    class size instead: the smallest one, by bisection, with which the plan as a whole holds.
     """
     asked = [one.model for one in problem.requirements if isinstance(one.model, TableModel)]
     if not asked or method.sees_all_classes or method.models != "required":
         return method.plan(problem, rng, progress)
-    from shoal.models.k_anonymity import KAnonymity  # models load where a policy names them
+    from shoal.models.k_anonymity import KAnonymity  # models load if a policy names them
 
     def plan_from(size: int) -> AnyPlan:
         replaced = tuple(
@@ -124,7 +124,7 @@ def _plan_classes(method: Method, problem: Problem, rng: np.random.Generator, pr
 
     refuse_unreachable(problem, problem.max_withheld)
     most = max(model.enough for model in asked)
-    low = min(2 if method.averages else 1, most)  # an average of one record would be that record
+    low = min(2 if method.averages else 1, most)  # an average of one record would be the record
     best = plan_from(low)
     if low < most and not holds(best):
         best = plan_from(most)
@@ -139,10 +139,10 @@ def _plan_classes(method: Method, problem: Problem, rng: np.random.Generator, pr
 
 
 def refuse_unreachable(problem: Problem, n_withheld: int) -> None:
-    """Raise if some requirement fails for the whole table as one class, and also without any *n_withheld* records.
+    """Raise if some requirement fails for the whole table as one class, even after withholding *n_withheld* records.
 
-    Classes that meet a model which unions cannot break meet it together. Withheld people must meet models of values as
-    well, so withholding never makes such a model reachable.
+    If unions cannot break a model, classes that satisfy it also do so together. Withheld people must satisfy models of
+    values as well, so withholding never makes such a model reachable.
     """
     for requirement, whole, reason in failing_as_one_class(problem):
         if not n_withheld:
@@ -154,7 +154,7 @@ def refuse_unreachable(problem: Problem, n_withheld: int) -> None:
 
 
 def failing_as_one_class(problem: Problem) -> Iterator[tuple[Requirement, Whole, str]]:
-    """Yield the requirements that the whole table as one class fails, each with the whole and a reason for people."""
+    """Yield the requirements that the whole table as one class fails, with the whole and a reason for people."""
     for requirement in problem.requirements:
         model, whole = requirement.model, requirement.whole(problem.cells.counts)
         reason = model.why_unreachable(whole)
@@ -163,7 +163,7 @@ def failing_as_one_class(problem: Problem) -> Iterator[tuple[Requirement, Whole,
             reason = f"{model.subject}: the whole table as one class has {reached:.6g}"
         if reason is not None and model.merge_monotone and not requirement.merge_monotone:
             reason += (
-                f". Counted by {requirement.counts}, smaller classes may reach more, for people may have several "
+                f". Counted by {requirement.counts}, smaller classes may reach more, because people may have several "
                 "values in the table and one in a class: use incognito, which looks for such classes"
             )
         if reason is not None:
@@ -171,18 +171,17 @@ def failing_as_one_class(problem: Problem) -> Iterator[tuple[Requirement, Whole,
 
 
 def _holds_without(requirement: Requirement, whole: Whole, n_withheld: int) -> bool:
-    """Whether the table can hold as one class without *n_withheld* records; it must stay as large as the model asks."""
+    """Whether the table can hold as one class without *n_withheld* records, and keep the minimum size."""
     size = max(whole.size - n_withheld, min(requirement.model.smallest_class, whole.size))
     people = None if whole.population is None else np.array([whole.population], dtype=np.int64)
     return bool(requirement.model.holds(ClassHistograms(np.array([size]), None, people), whole)[0])
 
 
 def find_blocking(failures: Iterable[Sequence[tuple[Requirement, float]]]) -> tuple[int, float] | None:
-    """Return the number of the model that alone keeps a table from having several classes, and what it reaches.
+    """Return the number of the only model that keeps a table from having several classes, with its figure, or None.
 
-    *failures* are the requirements that some tables of several classes fail, each with what it reaches there. Only
-    models that compare with the whole are looked at; the one is taken of which least is lacking, None if others fail
-    too wherever they do.
+    *failures* are the requirements that some divided tables fail, with their figures. The function considers tables
+    that fail only one model, which compares with the whole, and returns the model with the smallest figure.
     """
     offers: dict[int, float] = {}
     for failing in failures:
@@ -194,15 +193,15 @@ def find_blocking(failures: Iterable[Sequence[tuple[Requirement, float]]]) -> tu
 
 
 def name_together(requirements: Sequence[Requirement]) -> str:
-    """Return what messages call a model of the policy, which may be about several attributes."""
+    """Return the name of a policy's model for messages; it may be about several attributes."""
     return requirements[0].model.subject if len(requirements) == 1 else requirements[0].model.name
 
 
 def afford(gain: FloatArray, records: IntArray, most: int) -> tuple[IntArray, bool]:
-    """Return which steps of withholding to take, of those that gain something the best first, and whether all fit.
+    """Return which steps of withholding to take, the largest gain first, and whether all worthwhile steps fit.
 
-    The order does not depend on *most*, and the first step that does not fit ends it: so a larger budget never gives a
-    wider table.
+    The order does not depend on *most*, and the first step that does not fit ends the selection. So a larger budget
+    never gives a wider table.
     """
     worth = np.flatnonzero(gain)
     worth = worth[np.lexsort((worth, -gain[worth]))]

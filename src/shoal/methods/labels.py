@@ -1,4 +1,4 @@
-"""What leaves publish of an attribute, and how wide that is: taxonomies as arrays for compiled loops."""
+"""The labels of leaves and their widths: taxonomies as arrays for compiled loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.utility.information import relative_widths
 
 
 class Trees(NamedTuple):
-    """The taxonomies of all attributes one after another; attribute j's nodes start at ``first_node[j]``."""
+    """The taxonomies of all attributes, concatenated; attribute j's nodes start at ``first_node[j]``."""
 
     parent: CodeArray  # (n_nodes of all,) within the attribute
     lo: CodeArray
@@ -23,18 +23,18 @@ class Trees(NamedTuple):
     level: CodeArray
     width: FloatArray  # (n_nodes of all,) as a share of the domain, times the attribute's weight
     first_node: IntArray  # (d,)
-    ancestor: CodeArray  # of each attribute: (height + 1, n_leaves) the node above a leaf at a level, or the leaf
+    ancestor: CodeArray  # per attribute: (height + 1, n_leaves) the node above a leaf at a level, or the leaf
     first_ancestor: IntArray  # (d,)
     n_leaves: IntArray  # (d,)
-    place: FloatArray  # (n_leaves of all,) where a leaf stands, from 0 to the attribute's weight; missing at twice that
+    place: FloatArray  # (n_leaves of all,) position from 0 to the attribute's weight; missing at twice that
     first_leaf: IntArray  # (d,)
     full: FloatArray  # (d,) the width of the whole domain
-    low_end: CodeArray  # (n_leaves of all,) the first leaf of a range that has this leaf lowest; -1: no ranges
-    high_end: CodeArray  # (n_leaves of all,) the last leaf of a range that has this leaf highest
+    low_end: CodeArray  # (n_leaves of all,) the first leaf of a range whose lowest value is this leaf; -1: no ranges
+    high_end: CodeArray  # (n_leaves of all,) the last leaf of a range whose highest value is this leaf
 
     @classmethod
     def of(cls, quasi: Sequence[Attribute], ranges: Sequence[bool] | BoolArray) -> Trees:
-        """Lay the taxonomies out; *ranges* says which attributes are published as ranges instead of nodes."""
+        """Concatenate the taxonomies; *ranges* selects attributes that are published as ranges instead of nodes."""
         trees = [attribute.taxonomy for attribute in quasi]
         ends = [
             range_ends(tree) if as_ranges else (np.full(tree.n_leaves, -1),) * 2
@@ -90,14 +90,14 @@ def covering_node(trees: Trees, j: int, low: int, high: int) -> int:
 
 @light_kernel
 def is_range(trees: Trees, j: int, low: int, high: int) -> bool:
-    """Whether leaves from *low* to *high* are published as a range: they go beyond one finest group."""
+    """Whether leaves from *low* to *high* are published as a range, because they exceed one finest group."""
     base = trees.first_leaf[j]
     return bool(trees.low_end[base + low] >= 0 and trees.low_end[base + low] != trees.low_end[base + high])
 
 
 @light_kernel
 def find_range(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
-    """Return the leaf range that is published for records from leaf *low* to leaf *high*."""
+    """Return the published leaf range of records from leaf *low* to leaf *high*."""
     base = trees.first_leaf[j]
     if is_range(trees, j, low, high):
         return trees.low_end[base + low], trees.high_end[base + high] + 1
@@ -113,7 +113,7 @@ def range_width(trees: Trees, j: int, lo: int, hi: int) -> float:
 
 
 def measure_labels(trees: Trees, attribute: CodeArray, low: CodeArray, high: CodeArray) -> FloatArray:
-    """Return (n,) the widths of labels for leaves of one attribute each, from *low* to *high*."""
+    """Return (n,) the widths of labels that cover leaves *low* to *high* of one attribute each."""
     nodes, leaves, node = trees.first_node[attribute], trees.first_leaf[attribute], low.astype(np.int64)
     while (below := trees.hi[nodes + node] <= high).any():
         node[below] = trees.parent[(nodes + node)[below]]

@@ -1,4 +1,4 @@
-"""Plain: rows as they are, after whatever techniques did to their columns."""
+"""Plain: rows without generalization, after the techniques on their columns."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
 _NOTHING_PROMISED = (
-    "nothing is promised about people: whoever knows somebody's quasi values may find their record; measure how often "
-    "with shoal attack"
+    "this release has no guarantee for people: an adversary with a person's quasi values may find the record; measure "
+    "the risk with shoal attack"
 )
 
 
 class Plain(Method):
-    """Every value is published as the policy's techniques leave it, and models hold only if the table meets them so.
+    """Every value is published as the policy's techniques leave it, and the unchanged table must satisfy the models.
 
-    Records that agree in all quasi values are a class. No value is generalized and no record withheld: what the models
-    ask for and the table does not have is refused.
+    Records with equal quasi values are a class. The method generalizes no value and withholds no record; it raises if
+    the table does not satisfy the models.
     """
 
     name = "plain"
@@ -34,10 +34,12 @@ class Plain(Method):
     takes_regions = "boxes"
 
     def refuses(self, problem: Problem) -> str | None:
-        """It looks at no population."""
+        """Refuse models of a population."""
         for requirement in problem.requirements:
             if isinstance(requirement.model, PopulationModel):
-                return f"it makes no classes that {requirement.model.name} could look people up in; use mondrian"
+                return (
+                    f"{requirement.model.name} needs classes with labels, which this method does not make; use mondrian"
+                )
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
@@ -56,7 +58,7 @@ class Plain(Method):
                 if not holds:
                     raise UnreachableError(
                         f"{requirement.model.subject}: the unchanged rows do not meet it; use a method that makes "
-                        "classes (mondrian, sweep, slicing), or promise nothing with an empty privacy list"
+                        "classes (mondrian, sweep, slicing), or give an empty privacy list, without guarantees"
                     )
             step.advance(problem.cells.n_records)
         return plan if problem.requirements else plan.warn(_NOTHING_PROMISED)

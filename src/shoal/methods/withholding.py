@@ -1,7 +1,7 @@
-"""Withheld people satisfy the models of values among themselves, or no one is withheld.
+"""Withheld people must satisfy the models of values as a group; otherwise no record is withheld.
 
 A reader with a register sees who is absent (docs/adr/0007-transparent-reader.md). If a plan withholds records because
-of their values, whole classes are withheld with them until all of them together satisfy the models.
+of their values, whole classes are withheld with them until the withheld people satisfy the models.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from shoal.utility.information import NormalizedCertaintyPenalty
 
 
 def hide_withheld(make: Callable[[Problem], AnyPlan], problem: Problem) -> AnyPlan:
-    """Return the plan of a problem whose withheld people satisfy the models of values, or raise UnreachableError.
+    """Return a plan of a problem whose withheld people satisfy the models of values, or raise UnreachableError.
 
-    Further classes are withheld if that loses less than withholding no record.
+    Further classes are withheld if that loses less information than withholding no record.
     """
     plan = make(problem)
     if isinstance(plan, SyntheticPlan) or withheld_satisfy(problem, plan):
@@ -46,9 +46,9 @@ def hide_withheld(make: Callable[[Problem], AnyPlan], problem: Problem) -> AnyPl
 
 
 def withhold_more(problem: Problem, plan: Plan) -> Plan | None:
-    """Return the plan without some more classes, so that all withheld people together satisfy the models of values.
+    """Return the plan without some more classes, such that all withheld people together satisfy the models of values.
 
-    None if *max_withheld* does not allow it or the other classes then fail.
+    Return None if *max_withheld* does not allow it or the other classes then fail.
     """
     gone = choose_company(problem, *plan.assignment.pieces(problem.cells.counts), plan.n_classes)
     if gone is None:
@@ -62,8 +62,8 @@ def choose_company(
 ) -> BoolArray | None:
     """Return (n_groups,) which groups to withhold with the WITHHELD records; None if *max_withheld* does not allow it.
 
-    Groups are tried from the smallest on, and from those in which the most frequent withheld value is rarest; the
-    choice of fewer records is taken. At least one group stays.
+    Two orders are tried: the smallest groups first, and groups with the smallest share of the most frequent withheld
+    value first. The choice with fewer records wins. At least one group stays.
     """
     values = next(one for one in problem.requirements if isinstance(one.model, ValueModel)).values_at(cell)
     absent, sizes = owner == WITHHELD, sum_groups(owner, records, n_groups)
@@ -75,10 +75,10 @@ def choose_company(
         fitting = order[: min(int(np.searchsorted(total, problem.max_withheld, side="right")), n_groups - 1)]
 
         def is_enough(n_more: int, fitting: IntArray = fitting) -> bool:
-            chosen = np.append(np.isin(np.arange(n_groups), fitting[:n_more]), True)[owner]  # the last: WITHHELD
+            chosen = np.append(np.isin(np.arange(n_groups), fitting[:n_more]), True)[owner]  # last: WITHHELD
             return bool(satisfy(problem, np.zeros(chosen.sum(), np.int32), cell[chosen], records[chosen], 1)[0])
 
-        # Each group satisfies the models, and unions do not break them: enough groups stay enough with one more.
+        # Each group satisfies the models, and unions do not break them, so more groups never fail after fewer hold.
         least = bisect_left(range(1, len(fitting) + 1), True, key=is_enough) + 1
         if least <= len(fitting):
             choices.append(fitting[:least])
@@ -105,7 +105,7 @@ def _leave_out(plan: Plan, gone: BoolArray) -> Plan:
 
 
 def _holds(problem: Problem, plan: Plan) -> bool:
-    """Whether the classes that are left meet every requirement: some compare with the table or all classes."""
+    """Whether the remaining classes satisfy every requirement, including those on the table or on all classes."""
     of_all = [one.model for one in problem.requirements if isinstance(one.model, TableModel)]
     return all(model.holds_together(plan.sizes) for model in of_all) and all(
         bool(requirement.model.holds(classes, whole).all())

@@ -1,1 +1,1 @@
-"""What a method is asked and what it answers: problem and cells, plan, slices and synthetic rows."""
+"""The input and output of methods: cells and problem, plans of classes, slices and synthetic rows."""

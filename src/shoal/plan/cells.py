@@ -1,7 +1,7 @@
 """Cells: the distinct combinations of values that occur, with their counts.
 
-A combination is packed into one or more 64-bit words, so that a run of rows becomes cells by one sort. Runs
-merge pairwise, and memory stays in proportion to the number of cells, never of rows.
+A combination is packed into one or more 64-bit words, which reduces a run of rows to cells by one sort. Runs merge
+pairwise, and memory grows with the number of cells, not with the number of rows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, IntArray, KeyArray
 
 WORD = 64
-_TABLE_BITS = 16  # by which keys are looked up before they are searched
+_TABLE_BITS = 16  # leading bits of a key, for a lookup table that narrows the search
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLayout:
-    """Where each column's code stands in the words of a key.
+    """The position of each column's code in the words of a key.
 
     >>> KeyLayout.of_bits([7, 1, 12]).shift
     (0, 7, 8)
@@ -33,7 +33,7 @@ class KeyLayout:
 
     @classmethod
     def of_bits(cls, bits: Sequence[int]) -> KeyLayout:
-        """Place columns one after another, opening a new word where one does not fit."""
+        """Place columns one after another, opening a new word if one does not fit."""
         word, shift, current, used = [], [], 0, 0
         for width in bits:
             if used + width > WORD:
@@ -45,7 +45,7 @@ class KeyLayout:
 
     @classmethod
     def roomy(cls, sizes: Sequence[int]) -> KeyLayout:
-        """Fit dictionaries of these sizes and share what is left of one word among them, for they may grow."""
+        """Fit dictionaries of these sizes, and let them grow by sharing the spare bits of one word."""
         bits = [max(int(size).bit_length(), 1) for size in sizes]
         spare = max(WORD - sum(bits), 0) // max(len(bits), 1)
         return cls.of_bits([min(width + spare, 32) for width in bits])
@@ -63,7 +63,7 @@ class Run:
 
     @classmethod
     def of_rows(cls, keys: KeyArray) -> Run:
-        """Reduce the keys of rows to distinct keys; sorts *keys* in place when they are single words."""
+        """Reduce the keys of rows to distinct keys; this sorts *keys* in place if they are single words."""
         if len(keys) == 1:
             keys[0].sort()
         else:
@@ -73,16 +73,14 @@ class Run:
 
     @classmethod
     def of_cells(cls, keys: KeyArray, counts: IntArray) -> Run:
-        """Add up the records of cells that come in any order; where most have one, records are sorted faster."""
-        if counts.sum() <= 2 * len(counts):
-            return cls.of_rows(np.repeat(keys, counts, axis=1))
+        """Add up the records of equal cells, which may come in any order."""
         order = np.lexsort(keys)
         ordered = keys[:, order]
         starts = kernels.find_starts(ordered)
         return cls(np.ascontiguousarray(ordered[:, starts]), np.add.reduceat(counts[order], starts))
 
     def merge(self, other: Run) -> Run:
-        """Return the union of both, counts added."""
+        """Return the union of both runs with added counts."""
         if len(self.keys) == 1:
             keys, counts = (np.empty(self.keys.shape[1] + other.keys.shape[1], kind) for kind in (np.uint64, np.int64))
             n = kernels.merge_runs(self.keys[0], self.counts, other.keys[0], other.counts, keys, counts)
@@ -91,7 +89,7 @@ class Run:
         return Run.of_cells(keys, np.concatenate([self.counts, other.counts]))
 
     def lay_out(self, old: KeyLayout, new: KeyLayout) -> Run:
-        """Return the same cells under another layout."""
+        """Return the same cells with keys of another layout."""
         keys = np.zeros((new.n_words, self.keys.shape[1]), dtype=np.uint64)
         for column, shift in enumerate(new.shift):
             keys[new.word[column]] |= self.column(old, column).astype(np.uint64) << np.uint64(shift)
@@ -106,13 +104,13 @@ class Run:
         return np.asarray(shifted & mask, dtype=narrow)
 
     def thin(self, rng: np.random.Generator) -> Run:
-        """Return a random half of the records, each of them in it independently of the others."""
+        """Return a random half of the records; each is drawn independently."""
         counts = rng.binomial(self.counts, 0.5)
         kept = np.flatnonzero(counts)
         return Run(np.ascontiguousarray(self.keys[:, kept]), counts[kept].astype(np.int64))
 
     def find(self, keys: KeyArray) -> IntArray:
-        """Return (n_rows,) the place of each row's key in this run, -1 where it is not among them."""
+        """Return (n_rows,) the position of each row's key in this run, or -1."""
         if len(keys) == 1:
             (run,), (wanted,) = self.keys, keys
             bits = min(len(run).bit_length(), _TABLE_BITS)
@@ -122,7 +120,7 @@ class Run:
             kernels.find_sorted(run, wanted, np.append(starts, len(run)), shift, found)
             return found
         both = np.concatenate([self.keys, keys], axis=1)
-        number = np.zeros(both.shape[1], dtype=np.int32)  # of equal keys as far as their words were looked at
+        number = np.zeros(both.shape[1], dtype=np.int32)  # equal for keys that agree in all words so far
         for word in both:
             words = kernels.number_keys(word)[1].astype(np.uint64)
             first, number = kernels.number_keys(words << np.uint64(32) | number.astype(np.uint64))
@@ -131,31 +129,29 @@ class Run:
 
 
 class RunStack:
-    """Merges runs as a binary counter does, so that n runs cost n log n and not n squared."""
+    """Merges runs as a binary counter does, so merging n runs costs n log n and not n squared."""
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
 
     def push(self, run: Run) -> None:
-        """Add a run; runs of similar length are merged at once."""
+        """Add a run; runs of similar length are merged immediately."""
         while self._runs and len(self._runs[-1].counts) <= 2 * len(run.counts):
             run = self._runs.pop().merge(run)
         self._runs.append(run)
 
     @property
     def n_held(self) -> int:
-        """Number of keys in all runs; a key that several have counts more than once."""
+        """The number of keys in all runs; keys that occur in several runs count several times."""
         return sum(len(run.counts) for run in self._runs)
 
     def thin(self, rng: np.random.Generator) -> None:
-        """Keep a random half of the records."""
         self._runs = [self.total().thin(rng)]
 
     def relay(self, old: KeyLayout, new: KeyLayout) -> None:
         self._runs = [run.lay_out(old, new) for run in self._runs]
 
     def total(self) -> Run:
-        """Return all runs as one."""
         while len(self._runs) > 1:
             last = self._runs.pop()
             self._runs.append(self._runs.pop().merge(last))

@@ -1,4 +1,4 @@
-"""What one pass over a source found: all of its cells or, where these are too many, a sample; and how passes run."""
+"""The result of one pass over a source: all of its cells, or a sample of them; and how batches become cells."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Factored = list[tuple[CodeArray, pa.Array]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeenValues(ABC):
-    """The values of columns, and which of them records have."""
+    """The values of columns, and which of them occur in records."""
 
     columns: tuple[str, ...]
-    dictionaries: tuple[GrowingDictionary, ...]  # the values of each column, some of which no record may have
-    layout: KeyLayout  # where each column stands in a key
+    dictionaries: tuple[GrowingDictionary, ...]  # the values of each column, including some that may not occur
+    layout: KeyLayout  # the position of each column in a key
 
     @abstractmethod
     def find_used(self, column: int) -> BoolArray:
@@ -37,33 +37,30 @@ class SeenValues(ABC):
         """Return (n_codes,) the records of each code of a column."""
 
     def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
-        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
+        """Return the occurring values of a column in the order of their codes, and (n_codes,) which codes occur."""
         used = self.find_used(column)
         return self.dictionaries[column].values.filter(pa.array(used[1:])), used
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedCells(SeenValues):
-    """What one pass over a source found: dictionaries, and the cells in terms of their codes.
+    """The dictionaries and cells of a source.
 
-    Cells ascend by their last column first, so that those which share the last columns are neighbours.
+    Cells are sorted by their last column first, which makes cells that share the last columns neighbours.
     """
 
     run: Run
     n_rows: int
 
     def codes(self, column: int) -> AnyIntArray:
-        """Return (n_cells,) the dictionary codes of one column; 0 is missing."""
         return self.run.column(self.layout, column)
 
     def find_used(self, column: int) -> BoolArray:
-        """Return (n_codes,) which codes of a column occur."""
         used = np.zeros(self.dictionaries[column].size, dtype=np.bool_)
         kernels.find_codes(*self.column_key(column), used)
         return used
 
     def records(self, column: int) -> IntArray:
-        """Return (n_codes,) the records of each code of a column."""
         codes = self.codes(column).astype(np.int32)
         return kernels.sum_groups(codes, self.run.counts, self.dictionaries[column].size)
 
@@ -74,20 +71,20 @@ class CountedCells(SeenValues):
         return out
 
     def column_key(self, column: int) -> tuple[KeyArray, int, int]:
-        """Return the word of the keys that holds a column, and how far and by what mask its codes are found there."""
+        """Return the word of the keys that holds a column, with the shift and mask of its codes."""
         return self.run.keys[self.layout.word[column]], self.layout.shift[column], (1 << self.layout.bits[column]) - 1
 
     def only(self, cells: IntArray | None) -> CountedCells:
-        """Return some of the cells, given their places, as if no record of another had been read; None: all."""
+        """Return some of the cells, as if no other record had been read; None keeps all."""
         if cells is None:
             return self
         run = Run(np.ascontiguousarray(self.run.keys[:, cells]), self.run.counts[cells])
         return replace(self, run=run, n_rows=int(run.counts.sum()))
 
     def class_sizes(self, columns: Sequence[str]) -> IntArray:
-        """Return the records of each distinct combination of *columns*, which must be the last ones counted."""
+        """Return the records of each distinct combination of *columns*, which must be the last columns."""
         if set(columns) != set(self.columns[-len(columns) :]):
-            raise ValueError("only the last columns counted are in order")
+            raise ValueError("only the last columns are sorted")
         first = len(self.columns) - len(columns)
         low, *others = self.run.keys[self.layout.word[first] :]
         high = [low >> np.uint64(self.layout.shift[first]), *others]
@@ -96,34 +93,32 @@ class CountedCells(SeenValues):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledCells(SeenValues):
-    """What one pass found of a source with too many cells: all values with their records, and a sample of the cells."""
+    """The result for a source with too many cells: all values with their records, and a sample of the cells."""
 
     sample: CountedCells
-    share: float  # of the records that are in the sample, each with this probability
-    tallies: tuple[IntArray, ...]  # (n_codes,) of each column: the records of all that were read
+    share: float  # the probability with which each record is in the sample
+    tallies: tuple[IntArray, ...]  # (n_codes,) for each column: the records of the whole source
     n_rows: int
 
     @classmethod
     def of(cls, sample: CountedCells, share: float, tallies: tuple[IntArray, ...], n_rows: int) -> SampledCells:
-        """Put what was counted of all records beside the cells of some."""
+        """Combine the values of all records with the cells of the sample."""
         return cls(sample.columns, sample.dictionaries, sample.layout, sample, share, tallies, n_rows)
 
     def find_used(self, column: int) -> BoolArray:
-        """Return (n_codes,) which codes of a column occur."""
         return self.tallies[column] > 0
 
     def records(self, column: int) -> IntArray:
-        """Return (n_codes,) the records of each code of a column."""
         return self.tallies[column]
 
     def without_cells(self) -> SampledCells:
-        """Return the same values and records with an empty sample, which is less to hold and to send."""
+        """Return the same values and records with an empty sample, to save memory and transfer."""
         empty = Run(np.zeros((self.layout.n_words, 0), dtype=np.uint64), np.zeros(0, dtype=np.int64))
         return replace(self, sample=replace(self.sample, run=empty))
 
 
 class Thinning:
-    """Keeps the cells below a number: beyond it, only a random share of the records is counted on."""
+    """Bounds the number of cells: beyond the bound, only a random share of the records is counted."""
 
     def __init__(
         self,
@@ -132,7 +127,7 @@ class Thinning:
         sampler: Callable[[], np.random.Generator],
         refuse: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Begin to sample above *most_cells*, unless *refuse* raises then, and sample at most *sample_cells*."""
+        """Sample at most *sample_cells* once there are more than *most_cells*, unless *refuse* raises then."""
         self.most_cells, self._sample = most_cells, min(sample_cells, most_cells)
         self._sampler, self._refuse = sampler, refuse
         self._rng: np.random.Generator | None = None
@@ -141,14 +136,14 @@ class Thinning:
 
     @classmethod
     def of_share(cls, share: float, n_columns: int, sampler: Callable[[], np.random.Generator]) -> Thinning:
-        """Sample a *share* of all records from the first one on, however many that are."""
+        """Sample a *share* of all records from the first one, however many there are."""
         thinning = cls(sys.maxsize, sys.maxsize, sampler)
         thinning.share = share
         thinning.tallies = [np.zeros(1, dtype=np.int64) for _ in range(n_columns)]
         return thinning
 
     def share_of(self, n_rows: int) -> float:
-        """Return the share to sample of so many records that have too many cells, unless these are refused."""
+        """Return the share to sample of *n_rows* records with too many cells, unless *refuse* raises."""
         self._refuse(self.most_cells)
         share = 0.5
         while share * n_rows > self._sample:
@@ -156,7 +151,7 @@ class Thinning:
         return share
 
     def secret(self) -> bytes:
-        """Return random bytes for whoever samples elsewhere."""
+        """Return random bytes, to seed samplers in other processes."""
         return self._chance().bytes(32)
 
     @property
@@ -164,11 +159,10 @@ class Thinning:
         return self.share < 1
 
     def overflows(self, n_held: int) -> bool:
-        """Whether so many cells are too many."""
         return n_held > (self._sample if self.sampling else self.most_cells)
 
     def thin(self, stack: RunStack, layout: KeyLayout, sizes: Sequence[int]) -> None:
-        """Halve the sample until it is small enough; what was read so far, all of it counted, is tallied first."""
+        """Halve the sample until it is small enough; before the first time, tally all records so far."""
         total = stack.total()
         if not self.sampling:
             if len(total.counts) <= self.most_cells:
@@ -183,12 +177,12 @@ class Thinning:
             self.share /= 2
 
     def tally(self, column: int, codes: KeyArray, rows: IntArray) -> None:
-        """Add the rows of each value of a column, given the values' codes."""
+        """Add the rows of each value of a column to its tally, given the values' codes."""
         self.tallies[column] = _longer(self.tallies[column], int(codes.max()) + 1)
         self.tallies[column][codes.astype(np.int64)] += rows
 
     def all_tallies(self, sizes: Sequence[int]) -> tuple[IntArray, ...]:
-        """Return (n_codes,) of each column the records of each code; the last ones may be in no record."""
+        """Return (n_codes,) for each column the records of each code; trailing codes may not occur."""
         return tuple(_longer(tally, size) for tally, size in zip(self.tallies, sizes, strict=True))
 
     def _chance(self) -> np.random.Generator:
@@ -197,7 +191,6 @@ class Thinning:
         return self._rng
 
     def draw(self, factors: Factored) -> IntArray:
-        """Return the rows of a batch that are in the sample."""
         return np.flatnonzero(self._chance().random(len(factors[0][0])) < self.share)
 
 
@@ -218,7 +211,7 @@ def factor_batch(batch: pa.RecordBatch) -> Factored:
 
 
 def look_up(dictionaries: Sequence[GrowingDictionary], factors: Factored, names: Sequence[str]) -> list[KeyArray]:
-    """Return the codes of each column's values; a value that was not there before is an error."""
+    """Return the codes of each column's values; a new value is an error."""
     return [
         dictionary.lookup(values, name)
         for dictionary, (_, values), name in zip(dictionaries, factors, names, strict=True)
@@ -234,7 +227,7 @@ def pack_keys(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) 
 
 
 class Sorting:
-    """Batches that become cells in other threads, and the cells of those before them."""
+    """Threads that reduce batches to cells, and the merged cells of earlier batches."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
@@ -243,17 +236,16 @@ class Sorting:
 
     @property
     def n_bound(self) -> int:
-        """A number that the cells of all batches do not exceed."""
+        """An upper bound on the number of cells of all batches."""
         return self._stack.n_held + sum(n_rows for _, n_rows in self._waiting)
 
     def add(self, factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout, keep: int) -> None:
-        """Take a batch; at most *keep* are under way when this returns."""
+        """Submit a batch; at most *keep* are in progress when this returns."""
         run = self._pool.submit(lambda: Run.of_rows(pack_keys(factors, tables, layout)))
         self._waiting.append((run, len(factors[0][0])))
         self._drain(keep)
 
     def finish(self) -> RunStack:
-        """Wait for all batches, and return their cells."""
         self._drain(0)
         return self._stack
 
@@ -267,7 +259,7 @@ def some_rows(factors: Factored, rows: IntArray) -> Factored:
 
 
 def tally_values(factors: Factored) -> list[IntArray]:
-    """Return for each column (n_values + 1,) the rows of each value, and last those without one."""
+    """Return (n_values + 1,) for each column the rows of each value, then the rows without a value."""
     return [
         np.roll(np.bincount(indices + np.int32(1), minlength=len(values) + 1), -1).astype(np.int64)
         for indices, values in factors

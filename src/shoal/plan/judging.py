@@ -1,4 +1,4 @@
-"""Judging classes by the models: histograms of many classes at a time, over base values or induced from labels."""
+"""Histograms of classes for the models: of the true values, or induced from published labels."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.models.base import ClassHistograms, Whole
 from shoal.plan.plan import KEPT, Plan
-from shoal.plan.problem import Induced, Problem, Requirement
+from shoal.plan.problem import InducedFrequency, Problem, Requirement
 
 _HISTOGRAM_ENTRIES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judge:
-    """One requirement, and what it needs to look at classes: how its attribute spreads, and the whole table.
+    """One requirement with the whole table, and how labels of its attribute spread over the values.
 
-    Without ``induced`` every record counts as its own value.
+    Without ``induced``, every record counts as its own value.
     """
 
     requirement: Requirement
-    induced: Induced | None
+    induced: InducedFrequency | None
     whole: Whole
 
     @classmethod
     def of(cls, requirement: Requirement, counts: IntArray, *, induced: bool = False) -> Judge:
-        """Prepare for a table of *counts* records of each cell; if *induced*, some publish generalized values."""
+        """Prepare for a table of *counts* records of each cell; *induced* if some publish generalized values."""
         return cls(requirement, requirement.induce(counts) if induced else None, requirement.whole(counts))
 
     def holds(
         self, first: IntArray, values: CodeArray | None, records: IntArray, population: IntArray | None = None
     ) -> BoolArray:
-        """Return (n_classes,) whether each class meets the requirement; arguments are those of ``histograms``."""
+        """Return (n_classes,) whether each class satisfies the requirement; arguments as in ``histograms``."""
         blocks = self.histograms(first, values, records, population)
         holding = [self.requirement.model.holds(classes, self.whole) for classes in blocks]
         return np.concatenate([np.zeros(0, dtype=np.bool_), *holding])
 
     def reach(self, first: IntArray, values: CodeArray | None, records: IntArray) -> FloatArray:
-        """Return (n_classes,) the strongest main parameter that each class meets."""
+        """Return (n_classes,) the strongest main parameter that each class satisfies."""
         blocks = self.histograms(first, values, records)
         return np.concatenate([np.zeros(0), *(self.requirement.model.reach(some, self.whole) for some in blocks)])
 
     def histograms(
         self, first: IntArray, values: CodeArray | None, records: IntArray, population: IntArray | None = None
     ) -> Iterator[ClassHistograms]:
-        """Yield histograms of some classes at a time, so that memory stays bounded however many there are.
+        """Yield the histograms of classes in batches, which bounds memory for any number of classes.
 
         Class c has the items ``first[c]:first[c + 1]``; *values* are their nodes, or their values without ``induced``.
         """
@@ -71,14 +71,14 @@ class Judge:
 
 
 def judge_plan(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, ClassHistograms, Whole]]:
-    """Yield the classes of a plan, block by block, for every requirement, as they will be published."""
+    """Yield the classes of a plan as published, in batches, for every requirement."""
     cell, class_of, records, target = plan.pieces(problem.cells.counts)
     published = problem.cells.counts
     if plan.n_withheld:
         shown = np.where(class_of >= 0, cell, -1).astype(np.int32)
         published = kernels.sum_groups(shown, records, problem.cells.n_cells)
     first, order = kernels.group_items(class_of, plan.n_classes)
-    cell = cell[order] if len(plan.assignment.split_cells) else order  # else the pieces are the cells
+    cell = cell[order] if len(plan.assignment.split_cells) else order  # otherwise the pieces are the cells
     records, target = records[order], target if plan.targets is None else target[order]
     for requirement in problem.requirements:
         if requirement.people is not None:
@@ -97,9 +97,9 @@ def judge_plan(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, Clas
 
 
 def people_of_classes(requirement: Requirement, first: IntArray, cell: IntArray) -> Iterator[ClassHistograms]:
-    """Yield what a requirement that counts people sees of some classes at a time.
+    """Yield the histograms of classes in batches for a requirement that counts people.
 
-    Class c has the items ``first[c]:first[c + 1]``, of the cells that *cell* tells.
+    Class c has the items ``first[c]:first[c + 1]``, and item i belongs to ``cell[i]``.
     """
     step = max(_HISTOGRAM_ENTRIES // max(requirement.n_values, 1), 1)
     for start in range(0, len(first) - 1, step):
@@ -109,7 +109,7 @@ def people_of_classes(requirement: Requirement, first: IntArray, cell: IntArray)
 
 
 def find_nodes(requirement: Requirement, plan: Plan, cell: IntArray, target: CodeArray) -> CodeArray | None:
-    """Return (n_pieces,) the node that each piece publishes of the requirement's attribute; None if all keep theirs."""
+    """Return (n_pieces,) the published node of the requirement's attribute, or None if none is generalized."""
     targets, taxonomy, values = plan.targets, requirement.taxonomy, requirement.values
     if targets is None or taxonomy is None or values is None or requirement.place is None:
         return None

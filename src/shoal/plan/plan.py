@@ -1,4 +1,4 @@
-"""A plan: which records of which cell go to which class, and what each class publishes."""
+"""A plan: which records of which cell go to which class, and the labels of each class."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ KEPT = -1
 class Assignment:
     """The class of every record, by cells.
 
-    Most cells go to one class as a whole: ``class_of[cell]``, or WITHHELD. The records of a cell marked SPLIT
-    are assigned at random to several: ``split_cells[i]`` has the quotas ``first[i]:first[i + 1]``.
+    Most cells go to one class as a whole: ``class_of[cell]``, or WITHHELD. The records of a cell marked SPLIT are
+    assigned at random to several classes: ``split_cells[i]`` has the quotas ``first[i]:first[i + 1]``.
     """
 
     class_of: CodeArray  # (n_cells,)
@@ -37,13 +37,13 @@ class Assignment:
 
     @classmethod
     def whole_cells(cls, class_of: CodeArray) -> Assignment:
-        """Every cell goes to one class."""
+        """Build from cells that each go to one class."""
         nothing = np.zeros(0, dtype=np.int64)
         return cls(class_of, nothing, np.zeros(1, dtype=np.int64), nothing.astype(np.int32), nothing)
 
     @classmethod
     def of_pieces(cls, n_cells: int, cells: AnyIntArray, classes: AnyIntArray, counts: AnyIntArray) -> Assignment:
-        """Build from (cell, class, records) triples; pieces of a cell that share a class are put together.
+        """Build from (cell, class, records) triples; pieces of a cell in the same class are added up.
 
         >>> plan = Assignment.of_pieces(3, np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]), np.array([5, 2, 1, 4]))
         >>> plan.class_of.tolist(), plan.split_cells.tolist(), plan.quota.tolist()
@@ -71,9 +71,9 @@ class Assignment:
         return cell, target, np.concatenate([counts[single], self.quota])
 
     def relocate(self, n_cells: int, kept: IntArray | None) -> Assignment:
-        """Return the same for the counted cells, of which ours are those at *kept*; the others are withheld.
+        """Return the assignment of all counted cells, of which this one has the cells at *kept*; the rest is withheld.
 
-        Cells beyond the counted ones are the population's, to which no record belongs.
+        Further cells of this assignment are the population's and have no records.
         """
         if kept is None:
             return Assignment(self.class_of[:n_cells], self.split_cells, self.first, self.target, self.quota)
@@ -83,7 +83,7 @@ class Assignment:
 
 
 class Dealer:
-    """Deals rows to classes, batch by batch, so that every arrangement that the quotas allow is equally likely."""
+    """Assigns rows to classes, batch by batch; every arrangement within the quotas is equally likely."""
 
     def __init__(self, assignment: Assignment, chance: Chance) -> None:
         self._assignment = assignment
@@ -111,9 +111,9 @@ class Dealer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """Where records go when sensitive values are generalized too: to a class, under a range of sensitive values.
+    """The classes of records and their sensitive labels, if sensitive values are generalized too.
 
-    ``lo`` is KEPT where a record keeps its own value of that sensitive attribute.
+    ``lo`` is KEPT if a record publishes its own value of that sensitive attribute.
     """
 
     class_of: CodeArray  # (n_targets,)
@@ -123,21 +123,10 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Records of one cell in one class that publish the same ranges of sensitive values."""
-
-    cell: IntArray  # (n_parts,)
-    owner: IntArray  # (n_parts,) class
-    lo: CodeArray  # (n_parts, n_sensitive) first leaf, or KEPT
-    hi: CodeArray  # (n_parts, n_sensitive) leaf after the last; 0 where KEPT
-    records: IntArray  # (n_parts,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A generalization: each class publishes one leaf range per quasi attribute.
+    """A generalization: each class publishes one leaf range per quasi-identifier.
 
-    The assignment sends records to classes or, if there are ``targets``, to these.
+    The assignment sends records to classes or, if there are ``targets``, to targets.
     """
 
     lo: CodeArray  # (n_classes, n_quasi)
@@ -146,11 +135,11 @@ class Plan:
     assignment: Assignment
     n_withheld: int
     population: Mapping[str, IntArray] = field(default_factory=dict)  # (n_classes,) people under each label
-    targets: Targets | None = None  # only where sensitive values are generalized
-    levels: Mapping[str, int] = field(default_factory=dict)  # full-domain only: attribute -> level, 0 = original
-    recoded: Mapping[str, int] = field(default_factory=dict)  # the same of values that are not suppressed
-    search: Mapping[str, Any] = field(default_factory=dict)  # what the method tells of its search; stays internal
-    warnings: tuple[str, ...] = ()  # what the data holder should know; no record's values
+    targets: Targets | None = None  # None: no sensitive value is generalized
+    levels: Mapping[str, int] = field(default_factory=dict)  # full-domain methods: attribute -> level, 0 = original
+    recoded: Mapping[str, int] = field(default_factory=dict)  # the same for the values that are not suppressed
+    search: Mapping[str, Any] = field(default_factory=dict)  # figures of the method's search; internal
+    warnings: tuple[str, ...] = ()  # for the data holder; without values of records
 
     def pieces(self, counts: IntArray) -> tuple[IntArray, CodeArray, IntArray, CodeArray]:
         """Return (cell, class, records, target) of all pieces of cells, given the records of each cell."""
@@ -160,7 +149,7 @@ class Plan:
         return cell, np.append(self.targets.class_of, np.int32(WITHHELD))[target], records, target
 
     def count_generalized(self, problem: Problem) -> dict[str, int]:
-        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        """Return the number of generalized values of each sensitive attribute that has any."""
         if self.targets is None:
             return {}
         records = ((self.targets.lo != KEPT) * self.targets.records[:, np.newaxis]).sum(axis=0)
@@ -172,15 +161,15 @@ class Plan:
         return len(self.lo)
 
     def find_level(self, name: str) -> int | None:
-        """Return the level that was chosen for all values of an attribute, or for all that are not suppressed."""
+        """Return the common level of an attribute's values, suppressed values aside, or None."""
         return self.levels.get(name, self.recoded.get(name))
 
     def warn(self, *warnings: str) -> Plan:
-        """Return the plan with more that the data holder should know."""
+        """Return the plan with further warnings for the data holder."""
         return replace(self, warnings=(*self.warnings, *warnings))
 
     def population_of(self, requirement: Requirement) -> IntArray | None:
-        """Return (n_classes,) the people of the requirement's population, or None if it looks at none."""
+        """Return (n_classes,) the people of the population that a requirement counts, or None."""
         return None if requirement.population is None else self.population[requirement.population_name]
 
     @classmethod
@@ -192,7 +181,7 @@ class Plan:
         counts: IntArray,
         population: Mapping[str, IntArray] | None = None,
     ) -> Plan:
-        """Build from the class of each cell; no two classes may publish the same ranges."""
+        """Build from the class of each cell; labels of classes must be distinct."""
         sizes = kernels.sum_groups(class_of, counts, len(lo))
         return cls(
             lo=lo,
@@ -215,12 +204,12 @@ class Plan:
         population: Mapping[str, IntArray] | None = None,
         sensitive: tuple[CodeArray, CodeArray] | None = None,
     ) -> Plan:
-        """Build from pieces; classes that publish the same ranges are one class.
+        """Build from pieces of cells; classes with equal labels become one class.
 
-        *sensitive* are the ranges of sensitive values that pieces publish, (n_pieces, n_sensitive) lo and hi.
+        *sensitive* are the published ranges of sensitive values, lo and hi, each (n_pieces, n_sensitive).
         """
         first, same = same_rows((*lo.T, *hi.T))
-        owner = np.append(same, np.int32(WITHHELD))[np.asarray(classes)]  # class -1 stays -1
+        owner = np.append(same, np.int32(WITHHELD))[np.asarray(classes)]  # class -1 maps to WITHHELD
         records = np.asarray(counts, dtype=np.int64)
         sizes = kernels.sum_groups(owner, records, len(first))
         target, targets = owner, None
@@ -238,21 +227,28 @@ class Plan:
 
     @classmethod
     def of_parts(
-        cls, lo: CodeArray, hi: CodeArray, cells: Cells, parts: Parts, population: Mapping[str, IntArray] | None = None
+        cls,
+        lo: CodeArray,
+        hi: CodeArray,
+        cells: Cells,
+        cell: IntArray,
+        owner: IntArray,
+        records: IntArray,
+        sensitive: tuple[CodeArray, CodeArray],
+        population: Mapping[str, IntArray] | None = None,
     ) -> Plan:
-        """Build from parts of cells that may publish ranges of sensitive values; records in no part are withheld."""
-        cell, owner, records = withhold_rest(cells.counts, parts.cell, parts.owner, parts.records)
-        more = ((0, len(cell) - len(parts.cell)), (0, 0))
-        shown = np.pad(parts.lo, more, constant_values=KEPT), np.pad(parts.hi, more)
-        return cls.of_pieces(lo, hi, cells.n_cells, cell, owner, records, population, shown)
+        """Build from pieces of cells as ``of_pieces`` does; all other records are withheld."""
+        pieces = withhold_rest(cells.counts, cell, owner, records)
+        more = ((0, len(pieces[0]) - len(cell)), (0, 0))
+        shown = np.pad(sensitive[0], more, constant_values=KEPT), np.pad(sensitive[1], more)
+        return cls.of_pieces(lo, hi, cells.n_cells, *pieces, population, shown)
 
 
 def _targets(owner: CodeArray, lo: CodeArray, hi: CodeArray, records: IntArray) -> tuple[CodeArray, Targets]:
     """Return (n_pieces,) the target of each piece, or WITHHELD, and the targets."""
     shown = np.flatnonzero(owner != WITHHELD)
     class_of, lo, hi = owner[shown], lo[shown], hi[shown]
-    # KEPT is -1, so that one more makes codes of the ranges
-    first, group = same_rows((class_of, *(lo + 1).T, *hi.T))
+    first, group = same_rows((class_of, *(lo + 1).T, *hi.T))  # codes start at 0, and KEPT is -1
     target = np.full(len(owner), WITHHELD, dtype=np.int32)
     target[shown] = group
     return target, Targets(class_of[first], lo[first], hi[first], kernels.sum_groups(target, records, len(first)))
@@ -261,7 +257,7 @@ def _targets(owner: CodeArray, lo: CodeArray, hi: CodeArray, records: IntArray) 
 def withhold_rest(
     counts: IntArray, cell: IntArray, owner: AnyIntArray, records: IntArray
 ) -> tuple[IntArray, CodeArray, IntArray]:
-    """Return pieces of cells with their owners and records, and last those that make every cell complete, withheld."""
+    """Return the pieces of cells with their owners and records, completed by withheld pieces."""
     missing = counts - kernels.sum_groups(cell.astype(np.int32), records, len(counts))
     rest = np.flatnonzero(missing)
     owners = np.append(owner, np.full(len(rest), WITHHELD)).astype(np.int32)

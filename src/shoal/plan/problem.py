@@ -1,4 +1,4 @@
-"""What a method is asked to solve: cells, taxonomies, requirements. No files, no engine.
+"""The input of a method: cells, taxonomies and requirements, without files or engines.
 
 Requirements may count people instead of records, and judge generalized sensitive values by induced frequencies.
 """
@@ -23,27 +23,27 @@ from shoal.taxonomies.tree import Taxonomy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """A quasi or sensitive attribute: its name, its taxonomy and how much its detail matters."""
+    """A quasi-identifier or sensitive attribute: its name, taxonomy and weight."""
 
     name: str
     taxonomy: Taxonomy
     weight: float = 1.0
-    has_variants: bool = False  # whether records spell a sensitive value in several ways, all of them under one leaf
+    has_variants: bool = False  # whether a leaf has several spellings of a sensitive value
     value_weights: Mapping[str, float] | None = None  # of labels, in the order of the sweep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requirement:
-    """A privacy model bound to what it looks at.
+    """A privacy model bound to the columns that it is about.
 
-    ``values`` are the codes of the sensitive attribute (or of a combination of several) cell by cell, and
-    ``population`` counts the population's records of each cell; each is there only if the model sees it.
-    ``place`` tells which sensitive attribute it is, if it is one; ``weights`` are the adversary's, if given. Where the
-    cells are those of a region, ``table`` is the whole table that it is a region of.
+    ``values`` are the codes of the sensitive attribute, or of a combination of several, for each cell; ``population``
+    counts the population's records of each cell. Each is set only if the model needs it. ``place`` is the position of
+    the sensitive attribute if there is only one, and ``weights`` are the adversary's, if the policy has them. If the
+    cells belong to a region, ``table`` is the whole table.
     """
 
     model: PrivacyModel
-    number: int  # of the policy's model that it comes from
+    number: int  # position of the model in the policy
     values: CodeArray | None = None  # (n_cells,)
     n_values: int = 0
     taxonomy: Taxonomy | None = None
@@ -52,42 +52,43 @@ class Requirement:
     place: int | None = None
     weights: tuple[Fraction, ...] | None = None  # (n_leaves,)
     table: Whole | None = None
-    counts: str | None = None  # the policy's key of the people that it is about; None: records
-    people: People | None = None  # whose records the cells are, if people are counted
-    of_true_values: bool = False  # whether it is about values before a technique, which are not published
+    counts: str | None = None  # the policy key of the people that it counts; None: records
+    people: People | None = None  # the people of the cells, if people are counted
+    of_true_values: bool = False  # whether it is about unpublished values, before a technique
 
     @property
     def merge_monotone(self) -> bool:
-        """Whether the union of two classes that hold always holds.
+        """Whether the union of two classes that satisfy the requirement always satisfies it.
 
-        People of both may be the same: then a union has fewer than the sum, and a value a larger share of them.
+        If people are counted, a person may be in both classes: then the union has fewer people than the sum, and a
+        value may have a larger share of them.
         """
         return self.model.merge_monotone and (self.people is None or self.values is None)
 
     def histograms_of_people(self, class_of: AnyIntArray, cells: AnyIntArray, n_classes: int) -> ClassHistograms:
-        """Return what the model sees of classes, given the class of each of some cells."""
+        """Return the histograms of people in classes, given the class of each of some cells."""
         if self.people is None:
             raise TypeError(f"{self.model.subject} counts records")
         return self.people.histograms(self.model, class_of, cells, n_classes, self.n_values)
 
     def values_at(self, cells: AnyIntArray) -> CodeArray:
-        """Return the sensitive values of these cells, which only a requirement on values has."""
+        """Return the sensitive values of these cells; the requirement must be about values."""
         if self.values is None:
             raise TypeError(f"{self.model.subject} is not about the values of an attribute")
         return self.values[cells]
 
-    def induce(self, counts: IntArray) -> Induced:
-        """Return how generalized values of its attribute spread in a table of *counts* records of each cell."""
+    def induce(self, counts: IntArray) -> InducedFrequency:
+        """Return how generalized values of the attribute spread in a table of *counts* records of each cell."""
         if self.values is None or self.taxonomy is None:
             raise TypeError(f"{self.model.subject} is not about the values of one attribute")
         whole = self.whole(counts)
         occurs = whole.counts > 0 if whole.counts is not None else np.zeros(self.n_values, dtype=np.bool_)
         given = (Fraction(1),) * self.n_values if self.weights is None else self.weights
         weights = [weight if there else Fraction(0) for weight, there in zip(given, occurs, strict=True)]
-        return Induced.of(self.taxonomy, weights, whole.size)
+        return InducedFrequency.of(self.taxonomy, weights, whole.size)
 
     def whole(self, counts: IntArray) -> Whole:
-        """Return the whole table, which has *counts* records of each cell if these are all, as one class."""
+        """Return the whole table as one class; *counts* are the records of each cell, unless the cells are a region."""
         return self.as_one_class(counts) if self.table is None else self.table
 
     def as_one_class(self, counts: IntArray) -> Whole:
@@ -106,25 +107,25 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Cells over the quasi attributes, in the order of their importance, and what must hold for their classes.
+    """Cells over the quasi-identifiers, in descending order of importance, and the requirements on their classes.
 
-    A cell with a count of zero is one that only the population has.
+    Cells with a count of zero occur in a population only.
     """
 
     quasi: tuple[Attribute, ...]
     sensitive: tuple[Attribute, ...]
-    cells: Cells  # codes: quasi attributes, then sensitive ones
+    cells: Cells  # codes: quasi-identifiers, then sensitive attributes
     requirements: tuple[Requirement, ...]
     max_withheld: int = 0
-    carried: tuple[str, ...] = ()  # insensitive attributes, which are published as they are
-    values: tuple[AnyIntArray, ...] = ()  # codes that tell source values apart, where leaves hold several
-    numbers: tuple[FloatArray | None, ...] = ()  # (n_cells,) of each quasi attribute, if the method averages
-    max_generalized: tuple[Fraction | None, ...] = ()  # shares of records, by sensitive attributes; None: no limit
-    box: tuple[CodeArray, CodeArray] | None = None  # (n_quasi,) lo and hi of the region; None: all leaves there are
+    carried: tuple[str, ...] = ()  # insensitive attributes, published unchanged
+    values: tuple[AnyIntArray, ...] = ()  # codes of source values, if leaves have several
+    numbers: tuple[FloatArray | None, ...] = ()  # (n_cells,) for each quasi-identifier, if the method averages
+    max_generalized: tuple[Fraction | None, ...] = ()  # share of records for each sensitive attribute; None: no limit
+    box: tuple[CodeArray, CodeArray] | None = None  # (n_quasi,) lo and hi of the region; None: all leaves
 
     @property
     def bounds(self) -> tuple[CodeArray, CodeArray]:
-        """The leaves of each quasi attribute that classes may publish: (n_quasi,) the first, and after the last."""
+        """The leaf ranges that classes may publish: (n_quasi,) lo and (n_quasi,) hi."""
         if self.box is not None:
             return self.box
         hi = np.array([attribute.taxonomy.n_leaves for attribute in self.quasi], dtype=np.int32)
@@ -136,18 +137,20 @@ class Problem:
 
     @property
     def value_codes(self) -> tuple[AnyIntArray, ...]:
-        """The code columns by which cells with different source values differ; leaves may hold several values."""
+        """The code columns that separate cells with different source values; a leaf may have several."""
         return self.values or self.cells.codes
 
     def sensitive_places(self, requirement: Requirement) -> frozenset[int]:
-        """Return the places of the sensitive attributes that a requirement is on; none for one that sees no values."""
+        """Return the positions of the sensitive attributes that a requirement is about."""
         names = requirement.model.attributes
         return frozenset(place for place, attribute in enumerate(self.sensitive) if attribute.name in names)
 
     def may_generalize(self, place: int) -> bool:
-        """Whether values of a sensitive attribute may be generalized: models ask about it, and all define what then is.
+        """Whether values of a sensitive attribute may be generalized.
 
-        Of joint values of several attributes none does. A label would list every spelling of a value.
+        All models about it must define the frequency of generalized values, and there must be such a model. No model
+        defines it for joint values of several attributes. If a value has several spellings, a label would have to list
+        them all.
         """
         name = self.sensitive[place].name
         if self.sensitive[place].has_variants:
@@ -166,14 +169,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class People:
-    """Whose records the cells are, and what a model sees of classes when it counts people (docs/adr/0006-people.md).
+    """The people of the cells, for models that count people (docs/adr/0006-people.md).
 
-    A person counts once in a class, however many records they have there, and once for each value that they have there.
+    A person counts once in a class, and once for each of their values there, however many records they have.
     """
 
     person: CodeArray  # (n_cells,) codes below n_persons
     n_persons: int
-    pair: CodeArray | None = None  # (n_cells,) codes of the different pairs of person and value; None: no values
+    pair: CodeArray | None = None  # (n_cells,) codes of distinct pairs of person and value; None: no values
     value_of: CodeArray | None = None  # (n_pairs,)
 
     @classmethod
@@ -194,7 +197,7 @@ class People:
     def histograms(
         self, model: PrivacyModel, class_of: AnyIntArray, cells: AnyIntArray, n_classes: int, n_values: int
     ) -> ClassHistograms:
-        """Return what a model sees of classes, given the class of each of some cells.
+        """Return the histograms of classes for a model, given the class of each of some cells.
 
         >>> from shoal.models.k_anonymity import KAnonymity
         >>> stays = People.of(np.array([7, 7, 7, 9]), None)
@@ -214,8 +217,8 @@ class People:
 
 @kernel
 def _count_once(first: IntArray, code: CodeArray, column_of: CodeArray, counts: IntArray) -> IntArray:
-    """Add 1 in the row of each class and the column of each code, however often the class has the code."""
-    last = np.full(len(column_of), -1, dtype=np.int32)  # class in which each code was met
+    """Add 1 for each class and column of its codes, however often a code occurs in the class."""
+    last = np.full(len(column_of), -1, dtype=np.int32)  # the last class in which each code occurred
     for c in range(len(first) - 1):
         for item in range(first[c], first[c + 1]):
             if last[code[item]] != c:
@@ -225,11 +228,11 @@ def _count_once(first: IntArray, code: CodeArray, column_of: CodeArray, counts: 
 
 
 def most_concentrated(counts: IntArray, sizes: IntArray) -> IntArray:
-    """Return (n_classes, n_values) counts that add up to the sizes, the most frequent values first.
+    """Return (n_classes, n_values) counts that add up to the sizes, with the most frequent values first.
 
-    Somebody with several values is in several counts. Whichever of their values one picks for everybody, the k most
-    frequent together have no more people than here, for every k: so a model that wants values evenly spread, and does
-    not care which they are, holds for every choice if it holds for this one.
+    A person with several values is in several counts. Whichever value each person is assigned, the k most frequent
+    values together never have more people than in this result, for any k. So if a model depends only on how even the
+    values are, it holds for every assignment if it holds for this one.
 
     >>> most_concentrated(np.array([[1, 4, 3], [1, 1, 0]]), np.array([5, 2])).tolist()
     [[0, 4, 1], [1, 1, 0]]
@@ -248,29 +251,29 @@ _WIDEST = 1 << 61
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Induced:
-    """A record published as a node counts for each leaf below it in proportion to the adversary's weights.
+class InducedFrequency:
+    """The frequencies that an adversary induces: a label counts for each leaf below it, in proportion to the weights.
 
-    Tian and Zhang, Definition 2. To stay exact, a record is cut into ``factor`` units, so many that every share is
-    a whole number of them; a record that keeps its own value gives all units to that. Nodes that would need
-    more units than 64-bit sums hold are not ``allowed``; the root always is.
+    Tian and Zhang, Definition 2. To stay exact, a record consists of ``factor`` units, enough to make every share a
+    whole number; a record that publishes its own value gives all units to that value. Nodes that would need more units
+    than 64-bit sums can hold are not ``allowed``; the root always is.
 
     >>> from shoal.taxonomies.files import from_nested
     >>> disease = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
-    >>> induced = Induced.of(disease, [Fraction(1)] * 4, 12)
+    >>> induced = InducedFrequency.of(disease, [Fraction(1)] * 4, 12)
     >>> induced.factor, induced.counts(np.array([[2, 0, 1, 0, 1, 0, 0]])).tolist()
     (4, [[10, 2, 4, 0]])
     """
 
     taxonomy: Taxonomy
-    weights: IntArray  # (n_leaves,) in whole numbers
+    weights: IntArray  # (n_leaves,) whole numbers
     totals: IntArray  # (n_nodes,) weight below each node
     allowed: BoolArray  # (n_nodes,) whether a record may be published as this node
     factor: int
 
     @classmethod
-    def of(cls, taxonomy: Taxonomy, weights: Sequence[Fraction], n_records: int) -> Induced:
-        """Find the units in which shares of *n_records* records are whole numbers."""
+    def of(cls, taxonomy: Taxonomy, weights: Sequence[Fraction], n_records: int) -> InducedFrequency:
+        """Choose the units for a table of *n_records* records."""
         scale = math.lcm(*(weight.denominator for weight in weights))
         whole = [int(weight * scale) for weight in weights]
         common = math.gcd(*whole) or 1
@@ -294,7 +297,7 @@ class Induced:
         return cls(taxonomy, exact, totals, allowed, factor)
 
     def units(self, node: int) -> IntArray:
-        """Return the units that a record published as *node* gives to each leaf from ``lo[node]`` to ``hi[node]``."""
+        """Return the units that a record published as *node* gives to each leaf below it."""
         if node < self.taxonomy.n_leaves:
             return np.array([self.factor], dtype=np.int64)
         below = self.weights[self.taxonomy.lo[node] : self.taxonomy.hi[node]]
@@ -312,7 +315,7 @@ class Induced:
         return result
 
     def steps(self, allowed: BoolArray) -> CodeArray:
-        """Return (n_nodes,) the next *allowed* node above each that spreads over more leaves; the root is its own."""
+        """Return (n_nodes,) the next *allowed* node above each with more weighted leaves; the root is its own."""
         parent = self.taxonomy.parent
         spread = np.concatenate([[0], np.cumsum(self.weights > 0)])
         wide = spread[self.taxonomy.hi] - spread[self.taxonomy.lo]

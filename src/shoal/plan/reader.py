@@ -1,8 +1,8 @@
-"""The transparent reader: someone with the public files, the method, and the quasi values of everyone in the table.
+"""The transparent reader: an adversary with the public files, the method, and everyone's quasi values.
 
 Definitions and proofs are in docs/adr/0007-transparent-reader.md. The *resolving* reader finds the most specific class
-of every person and counts moved, labelled and withheld records as their true values. The *minimality* reader also
-asks why a group of people is not a class of its own.
+of every person and counts moved, labelled and withheld records by their true values. The *minimality* reader also asks
+why a group of people did not become a class.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
 from shoal.taxonomies.tree import Taxonomy
 
-DRAWS = 200  # of the values of refused groups
-_LARGE = 2048  # records of a class, above which its groups are drawn one by one
-_ENOUGH = 20  # draws in which the group fails, from which its posterior is estimated
-_EXPECTED = 5  # records of a value in all draws; if none is seen, the value is ruled out
+DRAWS = 200  # random assignments of values to refused groups
+_LARGE = 2048  # records: the groups of a larger class are drawn independently
+_ENOUGH = 20  # failing draws that are needed to estimate a posterior
+_EXPECTED = 5  # a value is ruled out if it never occurs although this many records with it are expected
 _AT_ONCE = 1 << 22  # records of all draws in memory
-_DOMINANT, _STEPS = 8, 33  # values of a class that may dominate a group, and numbers of members that are tried
+_DOMINANT, _STEPS = 8, 33  # values of a class that may dominate a group, and group shares that are tried for each
 _MARGIN = 0.1
-_NEGLIGIBLE = 1e-3  # a value of less posterior probability does not count as a possible one
-_MOST_CLASSES = 20_000  # of a plan that a run looks at; a sample if there are more
-_MOST_SETS = 150  # refused sets of an attribute, among these classes
+_NEGLIGIBLE = 1e-3  # posterior probability below which a value does not count
+_MOST_CLASSES = 20_000  # beyond this, estimates use a sample of the classes
+_MOST_SETS = 150  # refused sets of each attribute, among these classes
 
 
 @kernel
 def find_specific(start: IntArray, boxes: IntArray, widths: IntArray) -> BoolArray:
-    """Return (n_entries,) which of the classes that cover a person are the most specific: none is narrower.
+    """Return (n_entries,) which of the classes that cover a person are most specific: no other label is narrower.
 
-    Person i is covered by ``boxes[start[i]:start[i + 1]]``, and *widths* (n_boxes, n_attributes) has how many values
-    the label of a class covers in each attribute. Labels that cover the same value of a taxonomy are nested, so a label
-    that is narrower in one attribute and wider in none is more specific.
+    Person i is covered by ``boxes[start[i]:start[i + 1]]``. *widths* (n_boxes, n_attributes) is the number of values
+    that a label covers in each attribute. Labels that cover the same value of a taxonomy are nested, so a label is more
+    specific if it is narrower in one attribute and wider in none.
 
     >>> find_specific(np.array([0, 3]), np.array([0, 1, 2]), np.array([[9, 9], [1, 9], [9, 2]])).tolist()
     [False, True, True]
@@ -61,7 +61,7 @@ def find_specific(start: IntArray, boxes: IntArray, widths: IntArray) -> BoolArr
 
 
 def satisfy(problem: Problem, group: AnyIntArray, cell: AnyIntArray, records: IntArray, n_groups: int) -> BoolArray:
-    """Return (n_groups,) whether the true values of each group of records satisfy every model of values.
+    """Return (n_groups,) whether the true values of each group satisfy every model of values.
 
     Piece i has ``records[i]`` records of ``cell[i]`` in ``group[i]``. Groups without records satisfy all models.
     """
@@ -87,7 +87,7 @@ def satisfy(problem: Problem, group: AnyIntArray, cell: AnyIntArray, records: In
 
 
 def withheld_satisfy(problem: Problem, plan: Plan | SlicedPlan) -> bool:
-    """Whether the withheld people satisfy the models of values among themselves."""
+    """Whether the withheld people as a group satisfy the models of values."""
     if not plan.n_withheld:
         return True
     cell, owner, records = plan.assignment.pieces(problem.cells.counts)
@@ -95,29 +95,28 @@ def withheld_satisfy(problem: Problem, plan: Plan | SlicedPlan) -> bool:
     return bool(satisfy(problem, np.zeros(left.sum(), np.int32), cell[left], records[left], 1)[0])
 
 
-class Refused(NamedTuple):
-    """Groups of people who would be a class by themselves if they satisfied the models.
+class RefusedGroups(NamedTuple):
+    """Groups of people that would be classes if they satisfied the models.
 
-    Groups with the same *owner* form a set: at least one group of a set failed. A method that publishes every group
+    Groups with the same *owner* form a set, of which at least one group failed. A method that publishes every group
     that satisfies the models has sets of one group.
     """
 
     sizes: IntArray  # (n_groups,) records
-    class_of: IntArray  # (n_groups,) the class that each group belongs to; the same for all groups of a set
+    class_of: IntArray  # (n_groups,) the class that contains the group; the same for all groups of a set
     owner: IntArray  # (n_groups,) ascending from 0
 
 
 def find_refused(
     problem: Problem, plan: Plan, *, each: bool, among: BoolArray | None = None
-) -> list[tuple[Refused, float]]:
-    """Return for each attribute the groups one level below the labels of classes that are not classes.
+) -> list[tuple[RefusedGroups, float]]:
+    """Return for each attribute the groups one level below the labels of classes, and the share of failing sets.
 
-    Also returned is the share of sets that really fail: a method may refuse a group for another reason. *among* selects
-    (n_classes,) the classes to look at.
+    The share is below 1 if the method refused some groups for another reason. *among* (n_classes,) selects the classes.
 
-    If *each* group that satisfies the models would be a class, then every group of enough records failed by itself, and
-    so did every combination of base values. Otherwise the groups of one attribute are a set: the class would have been
-    divided if all of them satisfied the models. Sets with a group below the smallest class say nothing about values.
+    If *each* group that satisfies the models becomes a class, every group of enough records failed by itself, and so
+    did every combination of base values. Otherwise the groups of one attribute are a set, because the class would have
+    been divided if all of them satisfied the models. A set with a group below the minimum class size reveals nothing.
     """
     cell, class_of, records, _ = plan.pieces(problem.cells.counts)
     own = (class_of >= 0) & (records > 0)
@@ -142,12 +141,12 @@ def find_refused(
         owner = np.arange(usable.sum()) if each else np.unique(of[usable], return_inverse=True)[1].reshape(-1)
         fails = ~satisfy(problem, group, cell, records, len(first))[order][usable]
         share = float((np.bincount(owner, fails) > 0).mean()) if len(owner) else 0.0
-        found.append((Refused(size[usable], of[usable], owner), share))
+        found.append((RefusedGroups(size[usable], of[usable], owner), share))
     return found
 
 
 def _step_down(tree: Taxonomy, leaves: AnyIntArray, low: AnyIntArray, high: AnyIntArray) -> CodeArray:
-    """Return (n,) the largest node above each leaf that lies within a range of leaves and is not the whole range."""
+    """Return (n,) the largest node above each leaf within a range of leaves, but not the whole range."""
     found = np.asarray(leaves, dtype=np.int32)
     for level in range(1, tree.height + 1):
         node = tree.node_at(level)[leaves]
@@ -157,13 +156,13 @@ def _step_down(tree: Taxonomy, leaves: AnyIntArray, low: AnyIntArray, high: AnyI
 
 
 def explain(
-    counts: IntArray, refused: Refused, models: Sequence[PrivacyModel], whole: Whole, rng: np.random.Generator
+    counts: IntArray, refused: RefusedGroups, models: Sequence[PrivacyModel], whole: Whole, rng: np.random.Generator
 ) -> FloatArray:
     """Return (n_groups, n_values) the posterior of a refused group's members, given that its set was refused.
 
-    A class with ``counts[c]`` records of each value deals them to its groups at random; draws in which every group of
-    the set satisfies the models are discarded. If hardly any draw is left, one value dominates the group, and Bayes'
-    rule weighs which value it is.
+    The reader assigns the ``counts[c]`` records of each value of a class to its groups at random, and discards draws in
+    which every group of the set satisfies the models. If too few draws are left, one value dominates the group, and
+    Bayes' rule weighs which value that is.
     """
     found = np.empty((len(refused.sizes), counts.shape[1]))
     large = counts.sum(axis=1)[refused.class_of] > _LARGE
@@ -175,13 +174,15 @@ def explain(
         ends = np.cumsum(records + np.diff(first) * counts.shape[1])
         for begin, end in _split(ends, _AT_ONCE // DRAWS):
             groups = part[first[begin] : first[end]]
-            own = Refused(refused.sizes[groups], refused.class_of[groups], owner[first[begin] : first[end]] - begin)
+            own = RefusedGroups(
+                refused.sizes[groups], refused.class_of[groups], owner[first[begin] : first[end]] - begin
+            )
             found[groups] = _explain(counts, own, models, whole, rng)
     return found
 
 
 def _split(ends: IntArray, most: int) -> Iterator[tuple[int, int]]:
-    """Yield runs of sets that need at most so much memory together, or of a single set."""
+    """Yield ranges of sets that fit into memory together, at least one set each."""
     begin = 0
     while begin < len(ends):
         before = ends[begin - 1] if begin else 0
@@ -191,9 +192,9 @@ def _split(ends: IntArray, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _explain(
-    counts: IntArray, refused: Refused, models: Sequence[PrivacyModel], whole: Whole, rng: np.random.Generator
+    counts: IntArray, refused: RefusedGroups, models: Sequence[PrivacyModel], whole: Whole, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the posteriors of some sets, whose draws fit into memory together."""
+    """Return the posteriors of sets whose draws fit into memory together."""
     n_groups, n_values = len(refused.sizes), counts.shape[1]
     classes = refused.class_of[np.searchsorted(refused.owner, np.arange(int(refused.owner[-1]) + 1))]
     drawn = _deal(counts, refused, classes, rng)
@@ -207,12 +208,12 @@ def _explain(
     usual = counts[refused.class_of] / np.maximum(counts[refused.class_of].sum(axis=1, keepdims=True), 1)
     seen = np.maximum(n_kept * refused.sizes, 1)[:, np.newaxis]
     ruled_out = (found == 0) & (seen * usual >= _EXPECTED)
-    error = np.where(ruled_out, 0.0, 1 / np.sqrt(seen))  # chance alone breaks no model
+    error = np.where(ruled_out, 0.0, 1 / np.sqrt(seen))  # a sampling error must not break a model
     found = (1 - error) * found + error * usual
     rare, chance, dominated = np.flatnonzero(n_kept < _ENOUGH), np.full(n_groups, -np.inf), found.copy()
     for some in np.array_split(rare, 1 + len(rare) * _DOMINANT * _STEPS * n_values // _AT_ONCE) if len(rare) else ():
         dominated[some], chance[some] = dominate(counts[refused.class_of[some]], refused.sizes[some], models, whole)
-    # which group of a set failed is not known either: each may have, in proportion to its chance
+    # the reader does not know which group of a set failed: each one did, in proportion to its chance
     most = np.full(len(classes), -np.inf)
     np.maximum.at(most, refused.owner, chance)
     weight = np.exp(chance - np.where(np.isfinite(most), most, 0.0)[refused.owner])
@@ -221,10 +222,10 @@ def _explain(
     return found
 
 
-def _deal(counts: IntArray, refused: Refused, classes: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return (n_draws, n_groups, n_values) values of each group, dealt at random from those of its class.
+def _deal(counts: IntArray, refused: RefusedGroups, classes: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return (n_draws, n_groups, n_values) values of each group, drawn at random from its class.
 
-    Groups of a large class hardly depend on each other, so each is drawn by itself.
+    The groups of a large class are almost independent, so each is drawn by itself.
     """
     n_groups, n_values, totals = len(refused.sizes), counts.shape[1], counts[classes].sum(axis=1)
     if totals.max() > _LARGE:
@@ -233,7 +234,7 @@ def _deal(counts: IntArray, refused: Refused, classes: IntArray, rng: np.random.
         return np.stack(each, axis=1).astype(np.int64)
     values = np.repeat(np.tile(np.arange(n_values), len(classes)), counts[classes].reshape(-1))
     set_of = np.repeat(np.arange(len(classes)), totals)
-    # group_of: (n_records,) the first records of a set belong to its groups in turn, the rest to none
+    # group_of: (n_records,) the first records of a set belong to its groups in turn, the others to no group
     row, before = np.repeat(np.arange(n_groups), refused.sizes), np.cumsum(refused.sizes) - refused.sizes
     begin = (np.cumsum(totals) - totals) - before[np.searchsorted(refused.owner, np.arange(len(classes)))]
     group_of = np.full(len(values), n_groups)
@@ -248,13 +249,12 @@ def _deal(counts: IntArray, refused: Refused, classes: IntArray, rng: np.random.
 def dominate(
     counts: IntArray, sizes: IntArray, models: Sequence[PrivacyModel], whole: Whole
 ) -> tuple[FloatArray, FloatArray]:
-    """Return (n_groups, n_values) the posterior of groups in which one value is so frequent that a model fails.
+    """Return (n_groups, n_values) the posterior of groups in which one value is frequent enough to break a model.
 
-    Also returned is (n_groups,) the logarithm of the chance of that.
-
-    Group i has ``sizes[i]`` members of a class with ``counts[i]`` records of each value. For each value the smallest
-    number of members is found with which the group fails, the others being spread as in the class; the chance of so
-    many is the tail of a hypergeometric distribution.
+    The second result is (n_groups,) the logarithm of the chance of that. Group i has ``sizes[i]`` members of a class
+    with ``counts[i]`` records of each value. For each value, the function finds the minimum number of members with
+    which the group fails, if the others are spread as in the class. The chance of at least this number is the tail of a
+    hypergeometric distribution.
 
     >>> from shoal.models.distinct_l_diversity import DistinctLDiversity
     >>> counts = np.array([[6, 3, 1]])
@@ -267,10 +267,10 @@ def dominate(
     own = np.take_along_axis(counts, value, axis=1)
     total, size = counts.sum(axis=1)[:, np.newaxis], sizes[:, np.newaxis]
     usual = np.floor(size * own / np.maximum(total, 1)).astype(np.int64)
-    # number: (n_groups, n_dominant, _STEPS) members with the value, more than its share of the class
+    # number: (n_groups, n_dominant, _STEPS) members with the value, above its share of the class
     steps = np.linspace(0.0, 1.0, _STEPS)
     number = np.ceil(usual[:, :, np.newaxis] + 1 + (size - usual - 1)[:, :, np.newaxis] * steps).astype(np.int64)
-    number = np.minimum(number, size[:, :, np.newaxis])  # a value that the whole class has
+    number = np.minimum(number, size[:, :, np.newaxis])  # if the whole class has the value
     others = np.repeat(counts[:, np.newaxis], value.shape[1], axis=1)
     np.put_along_axis(others, value[:, :, np.newaxis], 0, axis=2)
     spread = others / np.maximum(others.sum(axis=2, keepdims=True), 1)  # (n_groups, n_dominant, n_values)
@@ -300,10 +300,10 @@ def dominate(
 
 @kernel
 def sum_tails(total: IntArray, own: IntArray, size: IntArray, least: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return the logarithm of the chance that a draw has at least so many of a value, and its mean share then.
+    """Return the logarithm of the chance that a draw has at least *least* records of a value, and its mean share then.
 
-    *size* records are drawn from *total*, of which *own* have the value: the tail of a hypergeometric distribution,
-    added up from *least* on, where it falls.
+    *size* records are drawn from *total*, of which *own* have the value. The tail of the hypergeometric distribution is
+    summed from *least* on, because its terms decrease there.
     """
     chance, share = np.empty(len(total)), np.empty(len(total))
     for i in range(len(total)):
@@ -322,14 +322,14 @@ def sum_tails(total: IntArray, own: IntArray, size: IntArray, least: IntArray) -
 
 
 def _hold(model: PrivacyModel, classes: ClassHistograms, whole: Whole) -> BoolArray:
-    """Return (n_groups,) whether true values satisfy a model: labels hide nothing from this reader."""
+    """Return (n_groups,) whether true values satisfy a model; this reader sees through labels."""
     return model.holds_true(classes, whole) if isinstance(model, ValueModel) else model.holds(classes, whole)
 
 
 def breaks(posterior: FloatArray, models: Sequence[PrivacyModel], whole: Whole) -> BoolArray:
-    """Return (n_groups,) whether posteriors break any of the models, by more than an estimate may err.
+    """Return (n_groups,) whether posteriors break any of the models by more than the error of an estimate.
 
-    The most probable value may exceed a limit by a tenth. Values with hardly any probability do not count.
+    The most probable value may exceed a limit by a tenth. Values with negligible probability do not count.
     """
     shares = np.where(posterior < _NEGLIGIBLE, 0.0, posterior)
     top = np.arange(len(shares)), shares.argmax(axis=1)
@@ -348,18 +348,18 @@ def breaks(posterior: FloatArray, models: Sequence[PrivacyModel], whole: Whole) 
     return broken
 
 
-class Revealed(NamedTuple):
-    """An estimate of how many people the minimality reader learns too much about."""
+class Exposure(NamedTuple):
+    """An estimate of the number of people about whom the minimality reader learns too much."""
 
-    people: int  # about whom the posterior breaks a model
+    people: int  # with a posterior that breaks a model
     n_people: int  # in the table
 
 
-def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *, each: bool) -> Revealed:
-    """Estimate about how many people the refused groups of a plan break a model of values; see ``find_refused``.
+def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *, each: bool) -> Exposure:
+    """Estimate the number of people in refused groups that break a model of values; see ``find_refused``.
 
-    If there are many classes, some are drawn at random, and among their refused sets a few hundred for each attribute.
-    The share of those that break a model is assumed for all. The attribute with most people counts.
+    If there are too many classes, the function samples them, and samples the refused sets of each attribute. It
+    extrapolates the share that breaks a model, and returns the result of the worst attribute.
     """
     cell, class_of, records, _ = plan.pieces(problem.cells.counts)
     among = np.zeros(plan.n_classes, dtype=np.bool_)
@@ -376,8 +376,8 @@ def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *,
             sets = np.sort(rng.permutation(n_sets)[:_MOST_SETS])
             chosen = np.flatnonzero(np.isin(refused.owner, sets))
             used, number = np.unique(refused.class_of[chosen], return_inverse=True)
-            own = Refused(refused.sizes[chosen], number.reshape(-1), np.searchsorted(sets, refused.owner[chosen]))
-            place_of = np.full(plan.n_classes + 1, -1)  # the last place is for withheld records
+            own = RefusedGroups(refused.sizes[chosen], number.reshape(-1), np.searchsorted(sets, refused.owner[chosen]))
+            place_of = np.full(plan.n_classes + 1, -1)  # the last entry is for withheld records
             place_of[used] = np.arange(len(used))
             inside = np.flatnonzero(place_of[class_of] >= 0)
             key = place_of[class_of[inside]] * n_values + values[inside]
@@ -387,4 +387,4 @@ def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *,
             broken = breaks(posterior, models, whole)
             drawn = len(sets) / max(n_sets, 1) * min(1.0, _MOST_CLASSES / max(plan.n_classes, 1))
             most = max(most, float(own.sizes[broken].sum()) / max(drawn, 1e-300))
-    return Revealed(round(most), int(plan.sizes.sum()))
+    return Exposure(round(most), int(plan.sizes.sum()))

@@ -19,11 +19,11 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Attributes that stay together: a *column* of the slicing paper, which is one value of all of them.
+    """Attributes that stay together: a *column* of the slicing paper.
 
-    Quasi and sensitive attributes are given by their places in the problem, insensitive ones by their names.
-    ``values`` numbers what an adversary who knows a cell's quasi attributes knows of its value here: their combination
-    or, after column generalization, the region that holds it. A part without quasi attributes has one such value.
+    Quasi-identifiers and sensitive attributes are given by their positions in the problem, insensitive ones by name.
+    ``values`` numbers the quasi values of each cell in this part: their combinations or, after column generalization,
+    the regions that contain them. A part without quasi-identifiers has one such value.
     """
 
     quasi: tuple[int, ...]
@@ -31,12 +31,12 @@ class Part:
     carried: tuple[str, ...]
     values: CodeArray  # (n_cells,)
     n_values: int
-    lo: CodeArray | None = None  # (n_values, n_quasi) leaf ranges of regions; None: published as they are
+    lo: CodeArray | None = None  # (n_values, n_quasi) leaf ranges of regions; None: published unchanged
     hi: CodeArray | None = None  # (n_values, n_quasi)
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The attributes: quasi ones by their places, sensitive ones by -1, -2, ..."""
+        """The attributes: quasi-identifiers by position, sensitive attributes as -1, -2, ..."""
         return (*self.quasi, *(-1 - place for place in self.sensitive))
 
 
@@ -53,8 +53,8 @@ class Pieces:
 class SlicedPlan:
     """A slicing: each bucket publishes the values of every part, but not which of them belong together.
 
-    The assignment sends records to buckets. The parts have at least two members; an attribute is in several of
-    them only if the slicing is overlapping.
+    The assignment sends records to buckets. There are at least two parts; an attribute is in several of them only if
+    the slicing is overlapping.
     """
 
     parts: tuple[Part, ...]
@@ -62,8 +62,8 @@ class SlicedPlan:
     assignment: Assignment
     counts: IntArray  # (n_cells,) records, published or not
     n_withheld: int
-    search: Mapping[str, Any] = field(default_factory=dict)  # what the method tells of its search; stays internal
-    warnings: tuple[str, ...] = ()  # what the data holder should know; no record's values
+    search: Mapping[str, Any] = field(default_factory=dict)  # figures of the method's search; internal
+    warnings: tuple[str, ...] = ()  # for the data holder; without values of records
 
     @property
     def n_buckets(self) -> int:
@@ -71,7 +71,7 @@ class SlicedPlan:
 
     @classmethod
     def of_pieces(cls, parts: tuple[Part, ...], counts: IntArray, pieces: Pieces, n_buckets: int) -> SlicedPlan:
-        """Build from pieces that go to a bucket or are WITHHELD, as are records that are in no piece."""
+        """Build from pieces in buckets; all other records are withheld."""
         sizes = kernels.sum_groups(pieces.bucket, pieces.records, n_buckets)
         whole = withhold_rest(counts, pieces.cell, pieces.bucket, pieces.records)
         assignment = Assignment.of_pieces(len(counts), *whole)
@@ -85,7 +85,7 @@ class SlicedPlan:
         return Pieces(cell[shown], bucket[shown], records[shown])
 
     def count_linked(self) -> int:
-        """Return how many records are in buckets that link the quasi values of their parts."""
+        """Return the number of records in buckets that link the quasi values of their parts."""
         cell, bucket = self.pieces.cell, self.pieces.bucket
         return int(self.sizes[find_linked_buckets(self.parts, cell, bucket, self.n_buckets)].sum())
 
@@ -93,7 +93,7 @@ class SlicedPlan:
 def find_linked_buckets(parts: Sequence[Part], cells: AnyIntArray, bucket: AnyIntArray, n_buckets: int) -> BoolArray:
     """Return (n_buckets,) whether exactly one of several parts has several quasi values in each bucket.
 
-    There every combination that the bucket forms is a record's. The cells are those of pieces.
+    Then every combination that the bucket forms belongs to a record. *cells* and *bucket* describe pieces.
     """
     known = [part for part in parts if part.quasi]
     several = np.zeros(n_buckets, dtype=np.int64)
@@ -103,14 +103,14 @@ def find_linked_buckets(parts: Sequence[Part], cells: AnyIntArray, bucket: AnyIn
 
 
 def sensitive_part(problem: Problem, parts: Sequence[Part], requirement: Requirement) -> Part:
-    """Return the first part that has all sensitive attributes of a requirement on values."""
+    """Return the first part with all sensitive attributes of a requirement on values."""
     wanted = problem.sensitive_places(requirement)
     return next(part for part in parts if wanted <= set(part.sensitive))
 
 
 @dataclass(frozen=True, slots=True)
 class Link(Generic[T]):
-    """A part, the part before it that it is linked to, and the attributes that both have."""
+    """A part, the earlier part that it is linked to, and their common attributes."""
 
     part: int
     parent: int
@@ -118,11 +118,11 @@ class Link(Generic[T]):
 
 
 def link_parts(parts: Sequence[Collection[T]]) -> tuple[Link[T], ...] | None:
-    """Return how all parts but the first are linked, each to one before it that has all it shares with those before.
+    """Link every part but the first to an earlier part that has all attributes it shares with earlier parts.
 
-    None if there is no such tree. Where there is one, joining the parts within a bucket gives count(a) count(b) /
-    count(shared) expected records and no more can be learned. A spanning tree of most shared attributes is such a tree
-    whenever there is one (Bernstein and Goodman, "Power of natural semijoins", 1981).
+    Return None if no such tree exists. If one does, joining the parts within a bucket gives count(a) count(b) /
+    count(shared) expected records, and nothing more can be learned. A maximum spanning tree by shared attributes is
+    such a tree whenever one exists (Bernstein and Goodman, "Power of natural semijoins", 1981).
 
     >>> link_parts([["age", "zip"], ["sex", "illness"], ["zip", "sex"]])
     (Link(part=2, parent=0, shared=('zip',)), Link(part=1, parent=2, shared=('sex',)))

@@ -1,4 +1,4 @@
-"""A synthetic table before it is written: its rows in codes, and the account of what it cost."""
+"""A synthetic table before it is written: its rows as codes, and its privacy account."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Attributes: TypeAlias = tuple[int, ...]  # places of attributes, ascending
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One use of the budget: what for, the noise's scale, and the loss that OpenDP states for it."""
+    """One use of the privacy budget: its purpose, the noise's scale, and the loss that OpenDP computes."""
 
     purpose: str
     scale: float
@@ -30,19 +30,19 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyntheticPlan:
-    """Rows that were drawn from noisy counts, so that nothing here but ``n_outside`` was looked up without noise."""
+    """Rows drawn from noisy counts; only ``n_outside`` is exact."""
 
-    n_withheld: ClassVar[int] = 0  # a number of records would be one of the data
+    n_withheld: ClassVar[int] = 0  # the number of records is confidential
 
     domains: tuple[Domain, ...]
     codes: tuple[CodeArray, ...]  # (n_rows,) of each attribute
-    marginals: tuple[Attributes, ...]  # two or more attributes each, whose joint counts got noise
-    epsilon: float  # as asked; what was spent is not more
+    marginals: tuple[Attributes, ...]  # sets of two or more attributes with noisy joint counts
+    epsilon: float  # the budget, an upper bound of the losses
     delta: float
     spent: Mapping[str, float]
     ledger: tuple[Spent, ...]
-    sampled: Mapping[str, float] | None = None  # share and k, if rows are drawn records instead of drawn from counts
-    n_outside: int = 0  # records left out because of a value outside its domain; for the data holder only
+    sampled: Mapping[str, float] | None = None  # share and k, if rows are sampled records
+    n_outside: int = 0  # records with a value outside its domain, left out; for the data holder only
     search: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -59,7 +59,7 @@ class SyntheticPlan:
         return pa.table({one.name: one.decode(codes) for one, codes in zip(self.domains, self.codes, strict=True)})
 
     def describe(self) -> dict[str, object]:
-        """Return what everybody may know of how it was made."""
+        """Return the public description of how the table was made."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -73,16 +73,16 @@ class SyntheticPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """An attribute and the leaves of its declared taxonomy, one of which may stand for missing values.
+    """An attribute and the leaves of its declared taxonomy, which may include one for missing values.
 
-    Domains never come from the data: its being there would show that a rare value occurs. That holds for
-    missing values too, so a domain has them if the policy counts them as a value, and not because one occurs.
+    Domains never come from the data, because a rare value would show that it occurs. The same holds for missing values:
+    a domain includes them if the policy counts them as a value, not because one occurs.
     """
 
     name: str
     taxonomy: Taxonomy
-    weight: float = 1.0  # how much it matters beside the others
-    level: int = 0  # at which values are published
+    weight: float = 1.0  # relative importance
+    level: int = 0  # of the published values
 
     def __post_init__(self) -> None:
         if not self.taxonomy.declared:
@@ -93,7 +93,7 @@ class Domain:
         return self.taxonomy.n_leaves
 
     def generalize(self, codes: AnyIntArray) -> CodeArray:
-        """Return the first leaf of what each leaf is published as."""
+        """Return the first leaf of the published node of each leaf."""
         tree = self.taxonomy
         return tree.lo[tree.node_at(self.level)][codes].astype(np.int32)
 
@@ -110,7 +110,7 @@ class Records:
     domains: tuple[Domain, ...]
 
     def count(self, attributes: Attributes) -> IntArray:
-        """Return the records of each combination of values, one axis for each attribute."""
+        """Return the records of each combination of values, with one axis for each attribute."""
         sizes = [self.domains[place].size for place in attributes]
         joint = self.codes[attributes[0]]
         for place, size in zip(attributes[1:], sizes[1:], strict=True):

@@ -1,4 +1,4 @@
-"""Hilbert: order the records along a curve through their quasi values, and group neighbours."""
+"""Hilbert: sort the records along a curve through their quasi values, and group neighbours."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shoal.plan.problem import Problem
 
 
 class Hilbert(Method):
-    """Every class is a group of neighbours on a Hilbert curve through the quasi values and meets every requirement.
+    """Every class is a group of neighbours on a Hilbert curve through the quasi values and satisfies every requirement.
 
-    Ghinita, Karras, Kalnis and Mamoulis, "Fast data anonymization with low information loss" (VLDB 2007). Where only
-    sizes matter, the curve is cut so that the total width of the labels is the least that any cuts reach. With models
-    of sensitive values, groups take records of at least l different values, the first on the curve, for the least l
-    from 2 upwards with which all requirements hold.
+    Ghinita, Karras, Kalnis and Mamoulis, "Fast data anonymization with low information loss" (VLDB 2007). If only sizes
+    matter, the curve is cut to minimize the total width of the labels. With models of sensitive values, each group
+    takes the first records on the curve with l different values; l is the smallest number from 2 upwards with which all
+    requirements hold.
     """
 
     name: ClassVar[str] = "hilbert"
@@ -28,11 +28,13 @@ class Hilbert(Method):
 
     labels: Labels = "levels"
     l: int | None = Field(
-        default=None, ge=1, description="use groups of this many sensitive values; without it, the least that suffices"
+        default=None,
+        ge=1,
+        description="use groups of this many sensitive values; without it, the smallest number that suffices",
     )
 
     def refuses(self, problem: Problem) -> str | None:
-        """Labels overlap, so that the population under one is not that of its class."""
+        """Refuse models of a population: labels overlap, and people under a label may be in another class."""
         if any(requirement.population is not None for requirement in problem.requirements):
             return "its labels overlap, so it cannot serve a model that counts a population; use mondrian"
         if self.l is not None and not problem.sensitive:

@@ -1,9 +1,9 @@
 """The Hilbert curve through the quasi values, in the order of their taxonomies' leaves, and loops that group along it.
 
-The curve visits every point of a cube of 2^bits points a side once, and consecutive points are neighbours; so records
-that are near each other on the curve have similar values of all attributes. It leaves each of the 2^d smaller cubes
-only when all points of it were visited: where taxonomy nodes begin and end with such cubes, neighbours share nodes.
-In the loops that group records these stand in curve order: ``codes`` (n, d) are their leaves.
+The curve visits every point of a cube with side 2^bits once, and consecutive points are neighbours. So records near
+each other on the curve have similar values of all attributes. The curve leaves each of the 2^d smaller cubes only after
+visiting all of its points; if taxonomy nodes coincide with such cubes, neighbours share nodes. The loops take records
+in curve order: ``codes`` (n, d) are their leaves.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from shoal.plan.problem import Attribute
 from shoal.taxonomies.tree import Taxonomy
 
 MOST_BITS = 20
-_DEEPEST = 40  # bits of a place before it is rounded
+_DEEPEST = 40  # bits of a position before rounding
 
 Points = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """Where the leaves of each attribute stand along its side of the cube.
+    """The position of each attribute's leaves along its side of the cube.
 
-    A domain takes a share of the side in proportion to its attribute's weight, the whole side for the largest. There
-    are enough bits to keep all leaves apart, at most 20 for each attribute.
+    A domain covers a share of the side in proportion to its attribute's weight; the largest weight covers the whole
+    side. There are enough bits to separate all leaves, up to 20 per attribute.
     """
 
     bits: int
@@ -42,7 +42,7 @@ class Grid:
 
     @classmethod
     def of_levels(cls, quasi: Sequence[Attribute]) -> Grid:
-        """Lay the leaves out so that every node has a binary interval of the side to itself, as have its siblings."""
+        """Give every taxonomy node its own binary interval of the side, divided among its children."""
         heaviest = max(attribute.weight for attribute in quasi)
         aligned = [_align_leaves(attribute.taxonomy) for attribute in quasi]
         needed = [  # a share of the side is half of it, a quarter, ...
@@ -56,7 +56,7 @@ class Grid:
 
     @classmethod
     def of(cls, quasi: Sequence[Attribute]) -> Grid:
-        """Lay the leaves out side by side."""
+        """Place the leaves side by side."""
         leaves = [attribute.taxonomy.n_leaves for attribute in quasi]
         heaviest = max(attribute.weight for attribute in quasi)
         shares = [attribute.weight / heaviest for attribute in quasi]
@@ -69,13 +69,13 @@ class Grid:
         return cls(bits, places)
 
     def keys(self, codes: Sequence[AnyIntArray]) -> KeyArray:
-        """Return (n_words, n) the place of each combination of leaves on the curve."""
+        """Return (n_words, n) the position of each combination of leaves on the curve."""
         points = np.stack([place[column] for place, column in zip(self.places, codes, strict=True)], axis=1)
         return curve_keys(points, self.bits)
 
 
 def _align_leaves(taxonomy: Taxonomy) -> tuple[IntArray, int]:
-    """Return (n_leaves,) the place of each leaf if the children of a node divide its interval evenly, and its bits.
+    """Return (n_leaves,) the position of each leaf if children divide a node's interval evenly, and the bits.
 
     >>> from shoal.taxonomies.files import from_nested
     >>> places, bits = _align_leaves(from_nested({"any": {"low": ["a", "b", "c"], "high": ["d", "e"]}}))
@@ -90,7 +90,7 @@ def _align_leaves(taxonomy: Taxonomy) -> tuple[IntArray, int]:
     for level in range(1, taxonomy.height + 1):
         at = np.flatnonzero(taxonomy.level[order] == level)
         above, bits = parent[at], wanted[at]
-        bits = np.where(used[above] + bits <= _DEEPEST, bits, 0)  # beyond it siblings share a place
+        bits = np.where(used[above] + bits <= _DEEPEST, bits, 0)  # beyond it siblings share a position
         used[order[at]] = used[above] + bits
         place[order[at]] = (place[above] << bits) + np.where(bits > 0, rank[at], 0)
     leaves = slice(taxonomy.n_leaves)
@@ -99,7 +99,7 @@ def _align_leaves(taxonomy: Taxonomy) -> tuple[IntArray, int]:
 
 
 def curve_keys(points: Points, bits: int) -> KeyArray:
-    """Return (n_words, n) the place of each point on the curve, the most significant word first.
+    """Return (n_words, n) the position of each point on the curve, the most significant word first.
 
     Skilling, "Programming the Hilbert curve", AIP Conference Proceedings 707, 2004. *points* is (n, d), every
     coordinate below 2^bits. All words but the last have 64 bits.
@@ -116,7 +116,7 @@ def curve_keys(points: Points, bits: int) -> KeyArray:
 
 @kernel
 def _fill_keys(points: NDArray[Any], bits: int, keys: KeyArray) -> None:
-    """Turn coordinates into Skilling's transposed key and interleave its bits."""
+    """Convert coordinates to Skilling's transposed key and interleave its bits."""
     n, d = points.shape
     x = np.empty(d, dtype=np.int64)
     for row in range(n):
@@ -151,7 +151,7 @@ def _fill_keys(points: NDArray[Any], bits: int, keys: KeyArray) -> None:
 
 @kernel
 def extents(group: CodeArray, codes: NDArray[Any], low: CodeArray, high: CodeArray) -> None:
-    """Widen ``low`` and ``high`` (n_groups, d), both inclusive, to the codes of each group's records."""
+    """Extend ``low`` and ``high`` (n_groups, d), both inclusive, to the codes of each group's records."""
     for record in range(len(group)):
         g = group[record]
         if g >= 0:
@@ -162,7 +162,7 @@ def extents(group: CodeArray, codes: NDArray[Any], low: CodeArray, high: CodeArr
 
 @light_kernel
 def label_width(trees: Trees, j: int, low: int, high: int) -> float:
-    """Return the width of the label for leaves of attribute j from *low* to *high*."""
+    """Return the width of the label that covers leaves of attribute j from *low* to *high*."""
     base = trees.first_leaf[j]
     if trees.low_end[base + low] < 0:
         return float(trees.width[trees.first_node[j] + covering_node(trees, j, low, high)])
@@ -173,7 +173,7 @@ def label_width(trees: Trees, j: int, low: int, high: int) -> float:
 
 @kernel
 def group_widths(trees: Trees, low: CodeArray, high: CodeArray) -> FloatArray:
-    """Return (n_groups,) the width of each group's label, over all attributes."""
+    """Return (n_groups,) the total width of each group's label over all attributes."""
     n, d = low.shape
     out = np.zeros(n)
     for g in range(n):
@@ -184,7 +184,7 @@ def group_widths(trees: Trees, low: CodeArray, high: CodeArray) -> FloatArray:
 
 @inline_kernel
 def _widen(trees: Trees, j: int, low: int, high: int, node: IntArray, widths: FloatArray) -> None:
-    """Climb from a node of attribute j until it contains leaves from *low* to *high*, and note their label's width."""
+    """Climb from ``node[j]`` to the first node with leaves *low* to *high*, and store the label's width."""
     if trees.low_end[trees.first_leaf[j]] >= 0:
         widths[j] = label_width(trees, j, low, high)
         return
@@ -196,15 +196,15 @@ def _widen(trees: Trees, j: int, low: int, high: int, node: IntArray, widths: Fl
 
 @kernel
 def optimal_cuts(trees: Trees, low: CodeArray, high: CodeArray, records: IntArray, smallest: int) -> CodeArray:
-    """Return (n_units,) the group of each unit so that the total width over all records is least.
+    """Return (n_units,) the group of each unit, such that the total width over all records is minimal.
 
-    Units (consecutive records with the extents ``low`` and ``high``) are cut into runs of at least *smallest* records.
-    A run of twice that or more need not be tried: its two halves are never wider.
+    Units are runs of records with the extents ``low`` and ``high``. A group is a run of units with at least *smallest*
+    records. Runs of twice that size or more are not tried, because their two halves are never wider.
     """
     n, d = low.shape
     best = np.full(n + 1, np.inf)
     best[0] = 0.0
-    back = np.zeros(n + 1, dtype=np.int64)  # where the last run begins
+    back = np.zeros(n + 1, dtype=np.int64)  # the begin of the last run
     lowest, highest, node = np.empty((3, d), dtype=np.int64)
     widths, stale = np.empty(d), np.empty(d, dtype=np.bool_)
     for stop in range(1, n + 1):
@@ -251,45 +251,45 @@ def optimal_cuts(trees: Trees, low: CodeArray, high: CodeArray, records: IntArra
 
 @kernel
 def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> CodeArray:
-    """Return (n,) the group of each record: *size* records each, of no value more than *cap*.
+    """Return (n,) the group of each record: *size* records each, at most *cap* of them with the same value.
 
-    ``queue[first[v]:first[v + 1]]`` are the records of value v in curve order. Each group takes the first records
-    that it may. What remains always stays eligible, which is to have no value on more than cap / size of the
-    records: a value that would exceed it gives its records first. The rest that allows no such group is one group
-    itself, eligible as it is.
+    ``queue[first[v]:first[v + 1]]`` are the records of value v in curve order. The loop keeps one invariant: no value
+    has more than cap / size of the remaining records. To form a group,
+
+    1. values that would break the invariant afterwards give their surplus to the group;
+    2. the group takes the next records on the curve whose values it may still take.
+
+    If values have more surplus than fits into a group, or too few records remain, all of these are the last group.
     """
     n_values = len(first) - 1
     remaining = len(queue)
-    head = first[:-1].copy()
+    head = first[:-1].copy()  # (n_values,) the next record of each value
     group = np.empty(remaining, dtype=np.int32)
-    taken = np.zeros(n_values, dtype=np.int64)
-    members = np.empty(size, dtype=np.int64)  # the values of the group's records
-    aside = np.empty(n_values, dtype=np.int64)
-    # record * n_values + value; may be behind the value's head
+    taken = np.zeros(n_values, dtype=np.int64)  # records of each value in the current group
+    members = np.empty(size, dtype=np.int64)  # values of the records in the current group
+    aside = np.empty(n_values, dtype=np.int64)  # values at their cap in the current group
+    # entries record * n_values + value order values by their next record; an entry may lag behind the value's head
     heap = [queue[first[v]] * n_values + v for v in range(n_values) if first[v + 1] > first[v]]
     heapq.heapify(heap)
-    most = remaining  # no value has more records left
+    most = remaining  # upper bound on the remaining records of any value
     number = 0
     while remaining >= 2 * size:
+        # 1. surplus of frequent values
         allowed = (remaining - size) * cap // size
         filled = 0
         if most > allowed:
-            most = 0
-            needed = 0
-            for v in range(n_values):
-                left = first[v + 1] - head[v]
-                most = max(most, left)
-                needed += max(left - allowed, 0)
-            if needed > size:
+            left = first[1:] - head
+            most = left.max()
+            if np.maximum(left - allowed, 0).sum() > size:
                 break
-            if needed:
-                for v in range(n_values):
-                    while first[v + 1] - head[v] > allowed:
-                        group[queue[head[v]]] = number
-                        head[v] += 1
-                        taken[v] += 1
-                        members[filled] = v
-                        filled += 1
+            for v in np.flatnonzero(left > allowed):
+                for place in range(head[v], first[v + 1] - allowed):
+                    group[queue[place]] = number
+                    members[filled] = v
+                    filled += 1
+                taken[v] += left[v] - allowed
+                head[v] = first[v + 1] - allowed
+        # 2. the next records on the curve
         n_aside = 0
         while filled < size:
             v = heap[0] % n_values
@@ -310,24 +310,21 @@ def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> Cod
                     continue
                 record = queue[head[v]]
             heapq.heapreplace(heap, record * n_values + v)
-        for i in range(n_aside):
-            v = aside[i]
+        for v in aside[:n_aside]:
             heapq.heappush(heap, queue[head[v]] * n_values + v)
-        for member in members:
-            taken[member] = 0
+        taken[members] = 0
         remaining -= size
         number += 1
-    for v in range(n_values):
-        for place in range(head[v], first[v + 1]):
-            group[queue[place]] = number
+    for value in range(n_values):
+        group[queue[head[value] : first[value + 1]]] = number
     return group
 
 
 @kernel
 def pair_groups(trees: Trees, failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntArray) -> CodeArray:
-    """Return (n,) new numbers of groups in curve order: each failing one joins a neighbour, if one is still free.
+    """Return (n,) new numbers of groups in curve order: each failing group joins a free neighbour, if it has one.
 
-    Of two neighbours it joins the one with which the total width grows less.
+    Of two neighbours it joins the one with the smaller increase of the total width.
     """
     n, d = low.shape
     alone = group_widths(trees, low, high)
@@ -363,7 +360,7 @@ def pair_groups(trees: Trees, failing: BoolArray, low: CodeArray, high: CodeArra
 
 @kernel
 def _largest_child(trees: Trees, j: int, node: int, records: IntArray, codes: CodeArray, scratch: IntArray) -> int:
-    """Return the child of *node* that covers the most of the records; *scratch* (n_nodes,) is left all zero."""
+    """Return the child of *node* that covers most of the records; *scratch* (n_nodes,) must be and stays zero."""
     base, best = trees.first_node[j], -1
     for record in records:
         child = codes[record, j]
@@ -384,7 +381,7 @@ def _largest_child(trees: Trees, j: int, node: int, records: IntArray, codes: Co
 def _measure_rest(
     trees: Trees, j: int, least: int, most: int, records: IntArray, codes: CodeArray
 ) -> tuple[int, float]:
-    """Return how many records have a code of attribute j from *least* to *most*, and the width of their label."""
+    """Return the records with a code of attribute j from *least* to *most*, and the width of their label."""
     d = codes.shape[1]
     low = np.full(d, np.iinfo(np.int32).max, dtype=np.int64)
     high = np.full(d, -1, dtype=np.int64)
@@ -406,11 +403,11 @@ def _measure_rest(
 def choose_withheld(
     trees: Trees, first: IntArray, order: IntArray, codes: CodeArray, low: CodeArray, high: CodeArray, smallest: int
 ) -> tuple[CodeArray, IntArray, FloatArray]:
-    """Return the part of each group whose withholding narrows the rest the most: what to keep, its size, the gain.
+    """Return for each group the part whose withholding narrows the rest most: codes to keep, size, and gain.
 
-    Rows of the first are attribute, least and greatest code to keep. A part lies outside the largest child of the
-    label's node or, for ranges, between the last two edges. The gain is in width for each withheld record, net of its
-    own loss; 0 where nothing is worth it.
+    The codes are (n_groups, 3): attribute, minimum and maximum code to keep. A part is everything outside the largest
+    child of the label's node or, for ranges, beyond one of the last two edges. The gain is in width per withheld
+    record, minus the width that a withheld record loses; 0 if no part is worth it.
     """
     n, d = low.shape
     keep = np.zeros((n, 3), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Slicing: attributes stay together in parts, records in buckets, and what belongs together across parts is hidden."""
+"""Slicing: attributes stay together in parts, records share buckets, and the links between parts are hidden."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoal.plan.slices import SlicedPlan
 
 
 class Slicing(Method):
-    """No tuple's sensitive value is believed more than the models allow, by whoever knows all its quasi values.
+    """The models hold for an adversary's beliefs about a person, given all of the person's quasi values.
 
     Li, Li, Zhang and Molloy, "Slicing: A New Approach for Privacy Preserving Data Publishing", TKDE 2012.
     """
@@ -34,8 +34,8 @@ class Slicing(Method):
     alpha: int | None = Field(
         default=None,
         ge=1,
-        description="number of attributes in the part with the sensitive ones, which go best with them; 1 is "
-        "bucketization, without it the clustering decides",
+        description="number of attributes in the part with the sensitive ones, which the most correlated join; 1 is "
+        "bucketization; by default the clustering decides",
     )
     parts: tuple[tuple[str, ...], ...] | None = Field(
         default=None, description="the parts by hand, each a list of attributes; instead of columns and alpha"
@@ -49,7 +49,7 @@ class Slicing(Method):
         default=None,
         ge=2,
         description="minimum number of records in a bucket, 2 by default; in random buckets about their number, 100 by "
-        "default: rare groups are brought together if the models require it",
+        "default: rare groups are merged if the models require it",
     )
 
     @model_validator(mode="after")
@@ -63,7 +63,7 @@ class Slicing(Method):
         return self
 
     def refuses(self, problem: Problem) -> str | None:
-        """Only models of beliefs, and of the parts themselves, say something about a sliced table."""
+        """Refuse models that do not apply to a sliced table, and parts that cannot be made."""
         for model in (requirement.model for requirement in problem.requirements):
             if model.name == "k-anonymity":
                 return (
@@ -74,7 +74,7 @@ class Slicing(Method):
             if not model.of_parts and not (isinstance(model, ValueModel) and model.judges_beliefs):
                 known = discover("shoal.models", PrivacyModel).items()
                 names = [name for name, kind in known if issubclass(kind, ValueModel) and kind.judges_beliefs]
-                return f"{model.name} says nothing about a sliced table; it takes column-frequency, {', '.join(names)}"
+                return f"{model.name} says nothing about a sliced table; use column-frequency, {', '.join(names)}"
         from shoal.methods.slicing.attributes import check_columns, places_by_hand
 
         if self.parts is not None:
@@ -84,7 +84,7 @@ class Slicing(Method):
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
-        """Return parts and buckets as a plan."""
+        """Return the parts and buckets as a plan."""
         from shoal.methods.slicing.planning import plan_slices
 
         return plan_slices(self, problem, rng, progress)

@@ -1,4 +1,4 @@
-"""Attribute partition: which attributes are together in one part, by hand, one each, or those that correlate."""
+"""Attribute partition: which attributes form a part, by hand, one each, or by correlation."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing
 
 Places = tuple[tuple[int, ...], ...]
-_DENSE_PAIRS = 1 << 20  # contingency tables up to this many entries are counted in full
-_DIGITS = 12  # beyond them is rounding, which must not decide between attributes that go together equally well
+_DENSE_PAIRS = 1 << 20  # largest contingency table that is counted in full
+_DIGITS = 12  # of correlations; rounding must not decide between equally correlated attributes
 _WHERE = "method.slicing.parts"
 _COLUMNS = 2
-INTERVALS = 10  # that numbers are cut into, to measure correlations only
+INTERVALS = 10  # of numbers, to measure correlations only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """The attributes of each part: quasi and sensitive ones by their places, insensitive ones by their names."""
+    """The attributes of each part: quasi-identifiers and sensitive ones by position, insensitive ones by name."""
 
     places: Places
     carried: tuple[tuple[str, ...], ...]  # (n_parts,)
-    search: Mapping[str, Any]  # how it was found
-    found: FloatArray | None = None  # the correlations of all attributes, if they were measured
+    search: Mapping[str, Any]  # figures of the search
+    found: FloatArray | None = None  # correlations of all attributes, or None if not measured
 
     @classmethod
     def of(cls, method: Slicing, problem: Problem) -> Partition:
-        """Divide the attributes as the method's parameters say; insensitive ones go to the first part."""
+        """Divide the attributes by the method's parameters; insensitive ones go to the first part."""
         if method.parts is not None:
             places, carried = places_by_hand(problem, method.parts, method.overlapping)
             search = {"overlapping": _measure_gain(problem, places)} if method.overlapping else {}
@@ -52,13 +52,11 @@ class Partition:
 
     @classmethod
     def of_places(cls, problem: Problem, places: Places, found: FloatArray) -> Partition:
-        """Build it of places and correlations; insensitive attributes go to the first part."""
         names = _names(problem)
-        told = {f"{names[i]}, {names[j]}": round(float(found[i, j]), 6) for i in range(len(names)) for j in range(i)}
-        return cls(places, (problem.carried, *((),) * (len(places) - 1)), {"correlations": told}, found)
+        pairs = {f"{names[i]}, {names[j]}": round(float(found[i, j]), 6) for i in range(len(names)) for j in range(i)}
+        return cls(places, (problem.carried, *((),) * (len(places) - 1)), {"correlations": pairs}, found)
 
     def list_names(self, problem: Problem) -> list[list[str]]:
-        """Return the names of the quasi and sensitive attributes of each part."""
         names = _names(problem)
         return [[names[place] for place in group] for group in self.places]
 
@@ -68,7 +66,7 @@ def _names(problem: Problem) -> list[str]:
 
 
 def _measure_gain(problem: Problem, places: Places) -> dict[str, object]:
-    """Return what overlapping keeps: correlation of attribute pairs within a part, with it and without it."""
+    """Return the correlation of attribute pairs within a part, with and without the overlap."""
     found = correlations(problem)
     pairs = {(i, j) for group in places for i in group for j in group if i < j}
     seen: set[int] = set()
@@ -88,9 +86,9 @@ def _measure_gain(problem: Problem, places: Places) -> dict[str, object]:
 def places_by_hand(
     problem: Problem, given: Sequence[Sequence[str]], overlapping: bool
 ) -> tuple[Places, tuple[tuple[str, ...], ...]]:
-    """Return the places of quasi and sensitive attributes of each part, and the names of insensitive ones.
+    """Return the positions of the quasi-identifiers and sensitive attributes of each part, and its insensitive names.
 
-    Insensitive attributes that are in no part go to the first that has no sensitive one.
+    Insensitive attributes that the policy does not place go to the first part without a sensitive one.
     """
     names = _names(problem)
     known = [*names, *problem.carried]
@@ -114,8 +112,8 @@ def places_by_hand(
     repeated = [name for name in known if times[name] > 1]
     if repeated and not overlapping:
         raise PolicyError(
-            f"{_WHERE}: {', '.join(repeated)} in several parts; say overlapping: true if that is meant, and the check "
-            "will reckon with an adversary who joins the parts by it"
+            f"{_WHERE}: {', '.join(repeated)} in several parts; set overlapping: true if this is intended, and the "
+            "check assumes an adversary who joins the parts by it"
         )
     _check_shared(problem, repeated)
     left = tuple(name for name in problem.carried if not times[name])
@@ -132,7 +130,7 @@ def places_by_hand(
 
 
 def _check_shared(problem: Problem, repeated: Sequence[str]) -> None:
-    """Raise where the adversary who joins parts is not one that can be reckoned with."""
+    """Raise if the beliefs of an adversary who joins parts by these attributes cannot be computed."""
     carried = [name for name in repeated if name in problem.carried]
     if carried:
         raise PolicyError(
@@ -141,13 +139,13 @@ def _check_shared(problem: Problem, repeated: Sequence[str]) -> None:
     sensitive = [attribute.name for attribute in problem.sensitive]
     if any(name in sensitive for name in repeated) and len(sensitive) > 1:
         raise PolicyError(
-            f"{_WHERE}: with several sensitive attributes none of them can be in several parts: what joining by it "
-            "tells of the others cannot be checked"
+            f"{_WHERE}: with several sensitive attributes, none of them can be in several parts, because the check "
+            "cannot compute what joining by it reveals about the others"
         )
 
 
 def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> None:
-    """Raise unless what the parts give away can be computed."""
+    """Raise unless the beliefs of an adversary can be computed for these parts."""
     if method.overlapping and any(part.lo is not None for part in parts):
         raise PolicyError(
             "method.slicing: parts that overlap cannot be generalized too; leave out the model column-frequency"
@@ -162,25 +160,28 @@ def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> Non
             )
     if link_parts([part.members for part in parts]) is None:
         raise PolicyError(
-            f"{_WHERE}: the shared attributes link the parts in a circle, and what an adversary learns by joining them "
-            "cannot be computed then; let parts that share an attribute be linked by parts that have it too"
+            f"{_WHERE}: the shared attributes link the parts in a circle, so the check cannot compute what joining "
+            "them reveals; let parts that share an attribute be linked by parts that have it too"
         )
 
 
 def partition_attributes(problem: Problem, n_columns: int, alpha: int | None) -> Partition:
-    """Return *n_columns* columns of attributes that go together: those within a column more than those between.
+    """Return *n_columns* columns of attributes, such that correlations are higher within columns than between them.
 
-    Columns stand in the order of their most important quasi attribute; that with the sensitive ones is last.
+    Columns are sorted by their most important quasi-identifier; the column with the sensitive attributes is last.
 
-    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), sections 4.1.2 and 4.1.3: attributes are clustered by PAM with the
-    distance 1 - correlation. With *alpha* the sensitive column has that many attributes: the sensitive ones and the
-    quasi ones that go best with one of them, of equals the more important; the others are clustered. Without it the
-    sensitive attributes are one point of the clustering, as near to a quasi attribute as the nearest of them.
+    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), sections 4.1.2 and 4.1.3: PAM clusters the attributes with the
+    distance 1 - correlation. With *alpha*, the sensitive column has that many attributes: the sensitive ones and the
+    quasi-identifiers that correlate most with any of them, ties broken by importance; PAM clusters the others. Without
+    it, the sensitive attributes are one point of the clustering, whose correlation with a quasi-identifier is the
+    maximum of theirs.
     """
     n_quasi, n_sensitive = len(problem.quasi), len(problem.sensitive)
     check_columns(n_quasi, n_sensitive, n_columns, alpha)
     found = correlations(problem)
-    points = _points(found, n_quasi)
+    points = found[: n_quasi + 1, : n_quasi + 1].copy()  # the last point is all sensitive attributes, if there are any
+    if n_sensitive:
+        points[n_quasi, :n_quasi] = points[:n_quasi, n_quasi] = found[n_quasi:, :n_quasi].max(axis=0)
     if alpha is None:
         groups = _cluster(points, list(range(len(points))), n_columns)
     else:
@@ -193,17 +194,8 @@ def partition_attributes(problem: Problem, n_columns: int, alpha: int | None) ->
     return Partition.of_places(problem, tuple(groups), found)
 
 
-def _points(found: FloatArray, n_quasi: int) -> FloatArray:
-    """Return the correlations of the quasi attributes and, as one last point, all sensitive attributes if there are."""
-    if len(found) == n_quasi:
-        return found
-    points = found[: n_quasi + 1, : n_quasi + 1].copy()
-    points[n_quasi, :n_quasi] = points[:n_quasi, n_quasi] = found[n_quasi:, :n_quasi].max(axis=0)
-    return points
-
-
 def _cluster(points: FloatArray, some: list[int], k: int) -> list[tuple[int, ...]]:
-    """Return k groups of some points, each ascending, that PAM finds."""
+    """Return k groups of some points, each ascending, by PAM."""
     labels = pam(1.0 - points[np.ix_(some, some)], k).labels
     groups: list[list[int]] = [[] for _ in range(k)]
     for point, label in zip(some, labels.tolist(), strict=True):
@@ -212,32 +204,32 @@ def _cluster(points: FloatArray, some: list[int], k: int) -> list[tuple[int, ...
 
 
 def cluster_quasi(found: FloatArray, n_quasi: int, n_groups: int) -> list[tuple[int, ...]]:
-    """Return so many groups of the quasi attributes that go together, or as many as there are attributes."""
+    """Return *n_groups* groups of correlated quasi-identifiers, or one for each if there are fewer."""
     return sorted(_cluster(found[:n_quasi, :n_quasi], list(range(n_quasi)), min(n_groups, n_quasi)))
 
 
 def one_each(problem: Problem) -> Places:
-    """Return the attribute partition of multiset generalization: every attribute is a column of its own."""
+    """Return the attribute partition of multiset generalization: every attribute is its own column."""
     if len(problem.quasi) + len(problem.sensitive) < 2:
         raise PolicyError("slicing: a table with one quasi attribute and no sensitive one cannot be sliced")
     return tuple((place,) for place in range(len(problem.quasi) + len(problem.sensitive)))
 
 
 def check_columns(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | None) -> None:
-    """Refuse numbers of columns and of attributes in the sensitive column that no partition has."""
+    """Raise if no partition has these numbers of columns and of attributes in the sensitive column."""
     if n_columns < 2:
         raise PolicyError(f"slicing: columns is {n_columns}, but slicing separates attributes; give at least 2")
     if alpha is None:
         most = n_quasi + min(n_sensitive, 1)
         if n_columns > most:
-            shared = ", for sensitive attributes share one" if n_sensitive > 1 else ""
+            shared = ", because sensitive attributes share one" if n_sensitive > 1 else ""
             raise PolicyError(
                 f"slicing: columns is {n_columns}, but {count_noun(n_quasi, 'quasi attribute')} and "
                 f"{count_noun(n_sensitive, 'sensitive attribute')} make at most {count_noun(most, 'column')}{shared}"
             )
         return
     if not n_sensitive:
-        raise PolicyError(f"slicing: alpha is {alpha}, but no attribute is sensitive, so no column is; leave alpha out")
+        raise PolicyError(f"slicing: alpha is {alpha}, but the policy has no sensitive attribute; leave alpha out")
     if alpha < n_sensitive:
         raise PolicyError(
             f"slicing: alpha is {alpha}, but the sensitive column always has "
@@ -251,27 +243,19 @@ def check_columns(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | N
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Values:
-    """One attribute, cell by cell: a value or, where its leaves are many numbers or days, an interval of them."""
-
-    codes: CodeArray  # (n_cells,) dense
-    shares: FloatArray  # (n_values,) of the records; each is above zero
-
-
 def correlations(problem: Problem, intervals: int = INTERVALS) -> FloatArray:
-    """Return (d, d) correlations within [0, 1] of all quasi, then all sensitive attributes; the diagonal is 1.
+    """Return (d, d) correlations in [0, 1] of all quasi-identifiers, then all sensitive attributes; the diagonal is 1.
 
-    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), section 4.1.1: phi^2, the mean-square contingency coefficient
-    over the values that occur, a missing one being a value too; 0 if either attribute is constant. Numbers and dates
-    of which more than *intervals* leaves occur are cut in that many intervals of equal width from the least to the
-    greatest that occurs. The intervals are not published.
+    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), section 4.1.1: phi^2, the mean-square contingency coefficient over
+    the values that occur, including missing ones; 0 if either attribute is constant. If more than *intervals* numbers
+    or dates occur, they are cut into that many intervals of equal width from the minimum to the maximum. The intervals
+    are not published.
     """
-    present = np.flatnonzero(problem.cells.counts > 0)  # the other cells only a population has
+    present = np.flatnonzero(problem.cells.counts > 0)  # the other cells belong to a population
     records = problem.cells.counts[present].astype(np.float64)
     attributes = (*problem.quasi, *problem.sensitive)
     values = [
-        _values(attribute.taxonomy, codes[present], records, intervals)
+        _values(attribute.taxonomy, codes[present], intervals)
         for attribute, codes in zip(attributes, problem.cells.codes, strict=True)
     ]
     found = np.eye(len(values))
@@ -281,16 +265,17 @@ def correlations(problem: Problem, intervals: int = INTERVALS) -> FloatArray:
     return found
 
 
-def _phi2(one: _Values, other: _Values, records: FloatArray) -> float:
-    smaller = min(len(one.shares), len(other.shares))
+def _phi2(one: CodeArray, other: CodeArray, records: FloatArray) -> float:
+    """Return phi^2 of two columns of dense codes by cells."""
+    first, second = np.bincount(one, records) / records.sum(), np.bincount(other, records) / records.sum()
+    smaller = min(len(first), len(second))
     if smaller < 2:
         return 0.0
-    # pairs that do not occur add nothing to sum f_ij^2 / (f_i f_j), which exceeds the sum of the definition by 1
-    pair = one.codes.astype(np.int64) * len(other.shares) + other.codes  # (n_cells,)
-    occurring, total = _sum_pairs(pair, records, len(one.shares) * len(other.shares))
-    first, second = np.divmod(occurring, len(other.shares))
+    # pairs that do not occur add nothing to sum f_ij^2 / (f_i f_j), which is the sum of the definition plus 1
+    occurring, total = _sum_pairs(one.astype(np.int64) * len(second) + other, records, len(first) * len(second))
+    i, j = np.divmod(occurring, len(second))
     share = total / records.sum()
-    excess = float(np.sum(share / one.shares[first] * (share / other.shares[second]))) - 1.0
+    excess = float(np.sum(share / first[i] * (share / second[j]))) - 1.0
     return min(max(excess / (smaller - 1), 0.0), 1.0)
 
 
@@ -304,7 +289,8 @@ def _sum_pairs(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntAr
     return occurring, np.asarray(np.bincount(place.reshape(-1), weights=records), dtype=np.float64)
 
 
-def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, intervals: int) -> _Values:
+def _values(taxonomy: Taxonomy, codes: AnyIntArray, intervals: int) -> CodeArray:
+    """Return (n_cells,) dense codes of the values or, if the leaves are many numbers or dates, of their intervals."""
     occurs = np.bincount(codes, minlength=taxonomy.n_leaves) > 0
     places = _unit_places(taxonomy.positions, occurs)
     value = np.arange(taxonomy.n_leaves)  # (n_leaves,) leaf -> value
@@ -313,14 +299,13 @@ def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, interva
         value = np.floor(value).astype(np.int64)
     dense = np.zeros(taxonomy.n_leaves, dtype=np.int32)
     dense[occurs] = np.unique(value[occurs], return_inverse=True)[1].reshape(-1)
-    of_cell = dense[codes]
-    return _Values(of_cell, np.bincount(of_cell, weights=records) / records.sum())
+    return dense[codes]
 
 
 def _unit_places(positions: FloatArray | None, occurs: BoolArray) -> FloatArray | None:
-    """Return (n_leaves,) places from 0, the least that occurs, to 1, the greatest; NaN for the missing leaf.
+    """Return (n_leaves,) positions scaled from 0, the minimum that occurs, to 1, the maximum; NaN for missing values.
 
-    Leaves that do not occur lie anywhere within. Halves keep the range of the widest decimals finite.
+    Leaves that do not occur are clipped to this range. Halving keeps the range of the largest decimals finite.
     """
     if positions is None:
         return None

@@ -1,6 +1,6 @@
-"""What an adversary who knows a person's quasi values believes of the sensitive value, given a sliced table.
+"""An adversary's beliefs about the sensitive values of a person with known quasi values, given a sliced table.
 
-Models judge groups in whole numbers, and mixtures of groups with a margin that refuses.
+Models judge groups in whole numbers, and mixtures of groups with a safety margin.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from shoal.plan.slices import Part, Pieces, link_parts
 
 _RESCALE = 300.0
 _BLOCK_ENTRIES = 1 << 21
-_SOME = 4096  # tuples that are looked at before all are
 
 
 class Clues(NamedTuple):
-    """What the parts, and the separators that link overlapping ones, tell of each tuple."""
+    """The information of parts, and of the separators that link overlapping parts, about each tuple."""
 
     numbers: IntArray  # (n_tuples, n_parts) the tuples' values
     separators: IntArray  # (n_tuples, n_separators)
-    n_sizes: int  # how often the bucket's size divides
-    informed: IntArray  # (n_parts,) 1 where the part has the sensitive attribute
-    between: IntArray  # (n_separators,) the same of separators
+    n_sizes: int  # power of the bucket's size in the denominator
+    informed: IntArray  # (n_parts,) 1 if the part has the sensitive attribute
+    between: IntArray  # (n_separators,) the same for separators
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _View:
-    """The parts that say something to an adversary who is after one sensitive attribute."""
+    """The parts that are informative about one sensitive attribute."""
 
     entries: Entries
     clues: Clues
@@ -51,15 +50,15 @@ class _View:
 
     @property
     def joins(self) -> bool:
-        """Whether several parts tell of the sensitive value, so that a group alone does not say what is believed."""
+        """Whether several parts contain the sensitive attribute; then a group alone does not determine the belief."""
         return bool(self.clues.informed.sum() > 1)
 
 
 class Beliefs:
-    """p(t,.) of every distinct tuple of quasi values against all buckets of one slicing.
+    """p(t,.) of every distinct tuple of quasi values, over all buckets of one slicing.
 
-    Li, Li, Zhang, Molloy, "Slicing", Section 3.2. A tuple is known by its values in all parts; ``lists`` are buckets
-    of each value of a part, pairs of value and bucket. Such a pair is a *group*: the records of one bucket that share a
+    Li, Li, Zhang, Molloy, "Slicing", Section 3.2. A tuple is given by its values in all parts. For each part, ``lists``
+    has the buckets of each value. Such a pair of value and bucket is a *group*: the records of one bucket with the same
     value of one part.
     """
 
@@ -71,7 +70,7 @@ class Beliefs:
         n_buckets: int,
         published: IntArray | None = None,
     ) -> None:
-        """*published* are the records of every cell in the whole table if the pieces are only some of them."""
+        """Prepare the tuples; *published* are the records of every cell, if the pieces are only some of them."""
         self._problem = problem
         self._parts = tuple(parts)
         self._pieces = pieces
@@ -98,7 +97,7 @@ class Beliefs:
         return count_pairs(values, n_values, self._pieces.bucket, self._n_buckets, self._pieces.records)
 
     def failing(self) -> BoolArray:
-        """Return (n_tuples,) which tuples do not surely meet all requirements on values."""
+        """Return (n_tuples,) which tuples do not provably satisfy all requirements on values."""
         out = np.zeros(self.n_tuples, dtype=np.bool_)
         rows = np.arange(self.n_tuples, dtype=np.int64)
         for judge in self._judges:
@@ -117,9 +116,10 @@ class Beliefs:
         return out
 
     def pieces_that_fail(self) -> BoolArray:
-        """Return (n_pieces,) which are in groups that fail or, if parts join, of tuples that fail.
+        """Return (n_pieces,) which pieces are in failing groups or, if parts join, belong to failing tuples.
 
-        If no group does, every tuple that the buckets could form holds, in the table or not, as a mixture of groups.
+        If all groups hold, every tuple that the buckets could form holds as a mixture of groups, even if the table
+        lacks it.
         """
         out = np.zeros(len(self._pieces.cell), dtype=np.bool_)
         for judge in self._judges:
@@ -131,11 +131,11 @@ class Beliefs:
         return out
 
     def worst(self, place: int) -> float:
-        """Return the strongest main parameter of one requirement on values that all tuples meet.
+        """Return the strongest main parameter of a requirement on values that all tuples satisfy.
 
-        A mixture of groups reaches at least what the weakest of them does, which is exact; above that it is rounded.
-        So only mixtures with a group weaker than all tuples of one group can be the weakest; none is, if some tuple is
-        of a weakest group alone.
+        A mixture reaches at least the exact figure of its weakest group, but its own figure is rounded. So only
+        mixtures with a group weaker than all tuples of one group can be the weakest, and there are none if some tuple
+        has only a weakest group.
         """
         judge = self._judges[place]
         model, view = judge.requirement.model, self._view(judge.requirement)
@@ -144,9 +144,6 @@ class Beliefs:
         least = np.full(self.n_tuples, -np.inf)
         if not view.joins:
             figures = sign * judge.reach(*self._groups(judge, view))
-            matches, least = self._match(rows[:_SOME], view, figures)
-            if (least[matches == 1] == figures.min()).any():
-                return sign * float(figures.min())
             matches, least = self._match(rows, view, figures)
             weakest_alone = least[matches == 1].min(initial=np.inf)
             rows = rows[(matches > 1) & (least < weakest_alone)]
@@ -156,7 +153,7 @@ class Beliefs:
         return sign * float(least.min())
 
     def _match(self, rows: IntArray, view: _View, figures: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return for tuples how many buckets they match, and the least figure of their groups there."""
+        """Return for tuples the number of matching buckets, and the minimum figure of their groups there."""
         everywhere = np.zeros(len(view.entries.bucket), dtype=np.float64)
         first = view.entries.first_entry[view.chosen]
         everywhere[first : first + len(figures)] = figures
@@ -168,7 +165,7 @@ class Beliefs:
         return view.groups.begin, judge.requirement.values_at(self._pieces.cell[order]), self._pieces.records[order]
 
     def _shares(self, rows: IntArray, view: _View, requirement: Requirement) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield tuples with (n, n_values) what is believed of each, block by block."""
+        """Yield blocks of tuples with (n, n_values) the belief about each."""
         if not len(rows):
             return
         groups = self._histograms(view, requirement)
@@ -179,16 +176,16 @@ class Beliefs:
             yield some, weights / weights.sum(axis=1, keepdims=True)
 
     def _histograms(self, view: _View, requirement: Requirement) -> Pairs:
-        """Return the sensitive values of all entries of informed parts and separators; others have none."""
+        """Return the sensitive values of all entries of informed parts and separators."""
         values = requirement.values_at(self._pieces.cell).astype(np.int32)
-        telling = np.flatnonzero(np.concatenate([view.clues.informed, view.clues.between])).tolist()
-        entries = [view.lists[place].pair_of + view.entries.first_entry[place] for place in telling]
+        informed = np.flatnonzero(np.concatenate([view.clues.informed, view.clues.between])).tolist()
+        entries = [view.lists[place].pair_of + view.entries.first_entry[place] for place in informed]
         return count_pairs(
             np.concatenate(entries).astype(np.int32),
             len(view.entries.bucket),
-            np.tile(values, len(telling)),
+            np.tile(values, len(informed)),
             requirement.n_values,
-            np.tile(self._pieces.records, len(telling)),
+            np.tile(self._pieces.records, len(informed)),
         )
 
     def _view(self, requirement: Requirement) -> _View:
@@ -196,32 +193,32 @@ class Beliefs:
         if wanted in self._views:
             return self._views[wanted]
         informed = [wanted <= set(part.sensitive) for part in self._parts]
-        said = [i for i, part in enumerate(self._parts) if part.n_values > 1 or informed[i]]  # others say nothing
+        relevant = [i for i, part in enumerate(self._parts) if part.n_values > 1 or informed[i]]
         separators = [link for link in self._links if link]
         codes = []  # n_separators x (n_pieces,)
         for link in separators:
             columns = [self._problem.value_codes[place][self._pieces.cell] for place in link if place >= 0]
             codes.append(same_rows(columns)[1] if columns else np.zeros(len(self._pieces.cell), dtype=np.int32))
         between = [self._list(values, int(values.max()) + 1) for values in codes]
-        lists = (*(self.lists[i] for i in said), *between)
+        lists = (*(self.lists[i] for i in relevant), *between)
         entries = Entries.of(lists)
         numbers = np.zeros((self.n_tuples, len(codes)), dtype=np.int64)
         for place, values in enumerate(codes):
-            numbers[self.tuple_of, place] = values + entries.offset[len(said) + place]
+            numbers[self.tuple_of, place] = values + entries.offset[len(relevant) + place]
         linking = {-1 - place for place in wanted}
         clues = Clues(
-            numbers=self._tuples[:, said] + entries.offset[: len(said)],
+            numbers=self._tuples[:, relevant] + entries.offset[: len(relevant)],
             separators=numbers,
-            n_sizes=len(self._links) - len(separators) + 1 - (len(self._parts) - len(said)),
-            informed=np.array([informed[i] for i in said], dtype=np.int64),
+            n_sizes=len(self._links) - len(separators) + 1 - (len(self._parts) - len(relevant)),
+            informed=np.array([informed[i] for i in relevant], dtype=np.int64),
             between=np.array([linking <= set(link) for link in separators], dtype=np.int64),
         )
-        view = self._views[wanted] = _View(entries, clues, lists, [informed[i] for i in said].index(True))
+        view = self._views[wanted] = _View(entries, clues, lists, [informed[i] for i in relevant].index(True))
         return view
 
 
 class Entries(NamedTuple):
-    """The lists of several parts one after another, so that compiled loops see plain arrays.
+    """The lists of several parts one after another, as plain arrays for compiled loops.
 
     Value v of part i is number ``offset[i] + v``; its entries are ``start[number]:stop[number]``.
     """
@@ -231,11 +228,11 @@ class Entries(NamedTuple):
     stop: IntArray  # (n_numbers,)
     bucket: CodeArray  # (n_entries,)
     log_count: FloatArray  # (n_entries,)
-    first_entry: IntArray  # (n_parts,) what to take from an entry's number to have that of its own list
+    first_entry: IntArray  # (n_parts,) where the entries of each part begin
 
     @classmethod
     def of(cls, lists: Sequence[Pairs]) -> Entries:
-        """Put lists in a row."""
+        """Concatenate lists."""
         values = np.array([len(one.start) - 1 for one in lists], dtype=np.int64)
         entries = np.array([len(one.second) for one in lists], dtype=np.int64)
         first = np.cumsum(entries) - entries
@@ -251,7 +248,7 @@ class Entries(NamedTuple):
 
 @inline_kernel
 def _shortest_part(entries: Entries, mine: IntArray) -> int:
-    """Return the part of which the tuple's value occurs in the fewest buckets."""
+    """Return the part in which the tuple's value occurs in the smallest number of buckets."""
     best = 0
     for part in range(1, len(mine)):
         length = entries.stop[mine[part]] - entries.start[mine[part]]
@@ -262,7 +259,7 @@ def _shortest_part(entries: Entries, mine: IntArray) -> int:
 
 @inline_kernel
 def _find_all(entries: Entries, mine: IntArray, shortest: int, entry: int, places: IntArray) -> bool:
-    """Whether the bucket of an entry has all values of a tuple; *places* become their entries there, by parts."""
+    """Whether the bucket of an entry has all values of a tuple; *places* become their entries, by parts."""
     for part in range(len(mine)):
         found = entry
         if part != shortest:
@@ -278,9 +275,9 @@ def _find_all(entries: Entries, mine: IntArray, shortest: int, entry: int, place
 def match(
     rows: IntArray, numbers: IntArray, entries: Entries, chosen: int, figures: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Return how many buckets tuples match, and the least figure of their groups there.
+    """Return the number of buckets that match each tuple, and the minimum figure of the tuple's groups there.
 
-    ``numbers[t]`` are tuple t's values; the entries of part *chosen* are the groups, each with its figure.
+    ``numbers[t]`` are tuple t's values. The entries of part *chosen* are the groups, and *figures* has one for each.
     """
     matches = np.zeros(len(rows), dtype=np.int64)
     least = np.full(len(rows), np.inf, dtype=np.float64)
@@ -299,11 +296,11 @@ def match(
 def mix(
     rows: IntArray, clues: Clues, entries: Entries, log_size: FloatArray, groups: Pairs, n_values: int
 ) -> FloatArray:
-    """Return (n_rows, n_values) what an adversary believes of tuples, up to a factor for each.
+    """Return (n_rows, n_values) the belief about tuples, not yet normalized.
 
-    A bucket counts by the expected number of its records that equal the tuple: counts of the parts' values over those
-    of separators, ``n_sizes`` times over the bucket's size. Of parts and separators that hold the sensitive attribute
-    the counts are taken for each value by itself, from the pairs of entry and value in *groups*.
+    The weight of a bucket is the expected number of its records that equal the tuple: the counts of the parts' values
+    over the counts of separators, and over the bucket's size to the power ``n_sizes``. For parts and separators with
+    the sensitive attribute, the counts are per sensitive value, from the pairs of entry and value in *groups*.
     """
     n_parts, n_separators = clues.numbers.shape[1], clues.separators.shape[1]
     out = np.zeros((len(rows), n_values), dtype=np.float64)
@@ -316,7 +313,7 @@ def mix(
         for entry in range(entries.start[mine[shortest]], entries.stop[mine[shortest]]):
             if not _find_all(entries, mine, shortest, entry, places):
                 continue
-            # what all parts and separators that do not hold the sensitive attribute say of the bucket
+            # the factors of parts and separators without the sensitive attribute
             here = entries.bucket[entry]
             log_weight = -clues.n_sizes * log_size[here]
             for part in range(n_parts):
@@ -327,7 +324,7 @@ def mix(
                 joints[joint] = place_of(entries.bucket, low, high, here)
                 if clues.between[joint] == 0:
                     log_weight -= entries.log_count[joints[joint]]
-            # weights are relative to one of them, so that none is too large for a float
+            # weights are relative to a reference, to avoid overflow
             if first:
                 reference, first = log_weight, False
             elif log_weight - reference > _RESCALE:
@@ -341,7 +338,7 @@ def mix(
 def _add_values(
     clues: Clues, groups: Pairs, places: IntArray, joints: IntArray, weight: float, out: FloatArray
 ) -> None:
-    """Add what the informed parts and separators of one bucket say of each sensitive value."""
+    """Add the factors of the informed parts and separators of one bucket for each sensitive value."""
     lead = 0
     while clues.informed[lead] == 0:
         lead += 1

@@ -1,15 +1,13 @@
-"""Tuple partitioning: buckets are cut as long as the requirements hold on both sides.
+"""Tuple partitioning: buckets are cut while the requirements hold on both sides.
 
-All cuts are by attributes of one part. Unless that part is generalized, each tuple of the table matches one bucket,
-and an adversary's belief about it is the distribution in its group: the paper's check of all tuples against all buckets
-becomes a check of groups. If every group holds, mixtures of groups hold too, including tuples that the table lacks.
+All cuts are by attributes of one part. Unless that part is generalized, each tuple of the table matches one bucket, and
+an adversary's belief about it is the distribution in its group. So the paper's check of all tuples against all buckets
+becomes a check of groups. If every group holds, mixtures of groups hold too, even for tuples that the table lacks.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -22,15 +20,13 @@ from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces, find_linked_buckets, sensitive_part
 
-EIGHTHS = (4, 2, 6, 1, 7)  # of a bucket's records, where it is tried to be cut
-_SHARED = 8  # buckets, or shares of them, that threads go on with
-_ALL = np.iinfo(np.int64).max
+EIGHTHS = (4, 2, 6, 1, 7)  # of a bucket's records: the positions of cuts, in the order of trials
 
 
 class Items(NamedTuple):
     """Pieces of cells in the order of their buckets: bucket b has the items ``starts[b]:stops[b]``."""
 
-    codes: CodeArray  # (n_cut, n_items) leaves of the attributes that are cut by
+    codes: CodeArray  # (n_cut, n_items) leaves of the attributes of cuts
     records: IntArray  # (n_items,)
     keys: CodeArray  # (n_items,) quasi values of the sensitive part, ascending within a bucket
     cells: CodeArray  # (n_items,)
@@ -39,7 +35,7 @@ class Items(NamedTuple):
 
     @classmethod
     def of_one_bucket(cls, problem: Problem, cells: IntArray, keys: CodeArray, places: Sequence[int]) -> Items:
-        """Put whole cells in one bucket, to be cut by the quasi attributes at *places*."""
+        """Put whole cells into one bucket, to be cut by the quasi-identifiers at *places*."""
         order = cells[np.argsort(keys[cells], kind="stable")]
         return cls(
             codes=np.stack([problem.cells.codes[place][order] for place in places]).astype(np.int32),
@@ -56,21 +52,20 @@ class Items(NamedTuple):
 
     @property
     def spans(self) -> FloatArray:
-        """(n_cut,) how far apart the outermost leaves of each attribute are, 1 where there is one leaf only."""
+        """(n_cut,) the distance between the outermost leaves of each attribute, at least 1."""
         spans = self.codes.max(axis=1) - self.codes.min(axis=1)
         return np.asarray(np.maximum(spans, 1), dtype=np.float64)
 
     def pieces(self) -> Pieces:
-        """Return the items as pieces."""
         bucket = np.repeat(np.arange(self.n_buckets, dtype=np.int32), self.stops - self.starts)
         return Pieces(self.cells.astype(np.int64), bucket, self.records)
 
 
 class Cutter:
-    """Cuts buckets in two at the middle of their widest attribute, or at the next place where both sides hold.
+    """Cuts buckets in two at the middle of their widest attribute, or at the next position where both sides hold.
 
-    If several parts have the sensitive attribute, a group alone does not determine what an adversary believes, and the
-    tuples of both sides are judged instead.
+    If several parts have the sensitive attribute, a group alone does not determine an adversary's belief, and the
+    cutter judges the tuples of both sides instead.
     """
 
     def __init__(self, problem: Problem, parts: Sequence[Part], published: IntArray, smallest: int) -> None:
@@ -86,29 +81,13 @@ class Cutter:
         self._joins = any(sum(places <= set(part.sensitive) for part in parts) > 1 for places in wanted)
 
     def cut(self, places: Sequence[int]) -> Items:
-        """Cut all published records by the quasi attributes at *places* as far as possible; threads share the work."""
+        """Cut all published records by the quasi-identifiers at *places* as far as possible."""
         n_cells = len(self._published)
         keys = self._judges[0][1].values if self._judges else np.zeros(n_cells, dtype=np.int32)
         items = Items.of_one_bucket(self._problem, np.flatnonzero(self._published), keys, places)
         spans, attempts = items.spans, np.zeros(items.n_buckets, dtype=np.int64)
-        ended, items, attempts = self._cut_on(items, attempts, spans, _SHARED)
-
-        def cut_share(place: int) -> list[IntArray]:
-            own = items._replace(starts=items.starts[place::_SHARED], stops=items.stops[place::_SHARED])
-            return self._cut_on(own, attempts[place::_SHARED], spans, _ALL)[0]
-
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, _SHARED)) as pool:
-            for more in pool.map(cut_share, range(_SHARED)):
-                ended += more
-        starts, stops = np.sort(np.concatenate(ended, axis=1))  # buckets do not overlap
-        return items._replace(starts=starts, stops=stops)
-
-    def _cut_on(
-        self, items: Items, attempts: IntArray, spans: FloatArray, enough: int
-    ) -> tuple[list[IntArray], Items, IntArray]:
-        """Cut until there are *enough* buckets; return where those lie that go no further, and the others."""
-        ended = [np.stack([items.starts[:0], items.stops[:0]])]
-        while 0 < items.n_buckets < enough:
+        ended = []
+        while items.n_buckets:
             starts, stops = items.starts, items.stops
             attempts, good, middles = self._cut_once(items, attempts, spans)
             over, again = attempts < 0, (attempts >= 0) & ~good
@@ -118,10 +97,11 @@ class Cutter:
                 stops=np.concatenate([stops[again], middles[good], stops[good]]),
             )
             attempts = np.concatenate([attempts[again] + 1, np.zeros(2 * int(good.sum()), dtype=np.int64)])
-        return ended, items, attempts
+        starts, stops = np.sort(np.concatenate(ended, axis=1))  # buckets do not overlap
+        return items._replace(starts=starts, stops=stops)
 
     def _cut_once(self, items: Items, attempts: IntArray, spans: FloatArray) -> tuple[IntArray, BoolArray, IntArray]:
-        """Cut buckets where both sides hold; return what was tried, where that is good, and where right sides begin."""
+        """Cut buckets if both sides hold; return the attempts, whether each is good, and where right sides begin."""
         tried, middles, place, group, first = find_cuts(items, attempts, spans, self._smallest, self._smallest_group)
         good, which = tried >= 0, np.flatnonzero(tried >= 0)
         lengths = np.stack([middles - items.starts, items.stops - middles], axis=1)[which]
@@ -134,7 +114,7 @@ class Cutter:
             if self._joins:
                 good[self._find_exposed(items, place, half) // 2] = False
                 break
-            if part is self._judges[0][1]:  # whose values the items are ordered by
+            if part is self._judges[0][1]:  # the items are sorted by its values
                 holds = judge.holds(group, judge.requirement.values_at(cells), items.records[place])
                 good[which] &= np.logical_and.reduceat(holds, first[:-1])
             else:
@@ -143,23 +123,23 @@ class Cutter:
         return tried, good, middles
 
     def find_linked(self, cells: CodeArray, half: IntArray, n_buckets: int) -> BoolArray:
-        """Return (n_buckets,) which buckets a cut would leave with a half that links its parts, if they do not yet.
+        """Return (n_buckets,) which buckets a cut would newly split into a half that links its parts.
 
-        Only one part has several quasi values in such a half, and readers can put the parts of every record together.
+        In such a half only one part has several quasi values, so readers can join the parts of every record.
         """
         halves = find_linked_buckets(self._parts, cells, half, 2 * n_buckets)
         linked = halves[0::2] | halves[1::2]
         return linked & ~find_linked_buckets(self._parts, cells, half // 2, n_buckets) if linked.any() else linked
 
     def _find_exposed(self, items: Items, place: IntArray, half: IntArray) -> IntArray:
-        """Return the halves that have a tuple which does not surely meet the requirements."""
+        """Return the halves with a tuple that does not provably satisfy the requirements."""
         halves, bucket = np.unique(half, return_inverse=True)
         pieces = Pieces(items.cells[place].astype(np.int64), bucket.astype(np.int32), items.records[place])
         beliefs = Beliefs(self._problem, self._parts, pieces, len(halves), published=self._published)
         return halves[pieces.bucket[beliefs.failing()[beliefs.tuple_of]]]
 
     def _find_failing(self, judge: Judge, part: Part, items: Items, place: IntArray, owner: IntArray) -> IntArray:
-        """Return the owners of items at *place* that have a group which fails."""
+        """Return the owners of items at *place* that have a failing group."""
         distinct, own = np.unique(owner * part.n_values + part.values[items.cells[place]], return_inverse=True)
         first, order = counting.group_items(own.reshape(-1).astype(np.int32), len(distinct))
         place = place[order]
@@ -168,7 +148,7 @@ class Cutter:
 
 
 def group_at_random(counts: IntArray, size: int, rng: np.random.Generator) -> Pieces:
-    """Deal all records at random to as many buckets of at least *size* as there can be, equal up to one record.
+    """Assign all records at random to as many buckets of at least *size* as possible, equal up to one record.
 
     Li, Li, Zhang and Molloy, section 6.3.
 
@@ -184,8 +164,8 @@ def group_at_random(counts: IntArray, size: int, rng: np.random.Generator) -> Pi
 def merge_groups(pieces: Pieces, keys: CodeArray, failing: BoolArray, rng: np.random.Generator) -> Pieces:
     """Return the pieces with every failing group in the bucket of another group with its key, if there is one.
 
-    A group is what one bucket has of one key; it fails if a piece of it does. Failing groups join each other two by
-    two, in random order; one that is left over joins a group that holds.
+    A group is the records of one bucket with one key; it fails if one of its pieces does. Failing groups join each
+    other in random pairs; an unpaired one joins a group that holds.
 
     >>> pieces = Pieces(np.arange(4), np.array([0, 1, 2, 2], dtype=np.int32), np.ones(4, dtype=np.int64))
     >>> keys, failing = np.array([5, 5, 5, 7], dtype=np.int32), np.array([True, False, False, False])
@@ -206,7 +186,7 @@ def merge_groups(pieces: Pieces, keys: CodeArray, failing: BoolArray, rng: np.ra
 
 
 def join_pieces(cell: IntArray, bucket: CodeArray, records: IntArray) -> Pieces:
-    """Put the records of a cell in one bucket together, and number the buckets without gaps."""
+    """Add up the records of a cell in one bucket, and number the buckets without gaps."""
     occurring, number = np.unique(bucket, return_inverse=True)
     pair, place = np.unique(cell * len(occurring) + number.reshape(-1), return_inverse=True)
     where, which = np.divmod(pair, len(occurring))
@@ -215,7 +195,7 @@ def join_pieces(cell: IntArray, bucket: CodeArray, records: IntArray) -> Pieces:
 
 
 class Extents(NamedTuple):
-    """What cuts of a bucket are chosen by; filled in for one bucket after the other."""
+    """The measures of one bucket that determine its cuts; all buckets reuse the arrays."""
 
     least: IntArray  # (n_cut,) codes
     most: IntArray  # (n_cut,)
@@ -225,7 +205,7 @@ class Extents(NamedTuple):
 
 @inline_kernel
 def _measure_bucket(items: Items, b: int, extents: Extents) -> int:
-    """Fill in the least and greatest codes of a bucket, and return how many records it has."""
+    """Fill in the minimum and maximum codes of a bucket, and return its number of records."""
     start, stop = items.starts[b], items.stops[b]
     for j in range(items.codes.shape[0]):
         least = most = items.codes[j, start]
@@ -240,7 +220,7 @@ def _measure_bucket(items: Items, b: int, extents: Extents) -> int:
 
 @inline_kernel
 def _choose_attribute(extents: Extents, attempt: int) -> tuple[int, int]:
-    """Return the attribute that a bucket is tried to be cut by, -1 if there is none, and at how many eighths."""
+    """Return the attribute and the eighths of the next attempt to cut a bucket; -1 if none is left."""
     least, most, spans, _ = extents
     n_wide = 0
     for j in range(len(spans)):
@@ -248,8 +228,8 @@ def _choose_attribute(extents: Extents, attempt: int) -> tuple[int, int]:
     if attempt >= n_wide * len(EIGHTHS):
         return -1, 0
     for j in range(len(spans)):
-        ahead, width = 0, (most[j] - least[j]) / spans[j]  # attributes that are tried before: wider ones, of equal ones
-        for other in range(len(spans)):  # the first
+        ahead, width = 0, (most[j] - least[j]) / spans[j]  # wider attributes come before, ties by position
+        for other in range(len(spans)):
             wide = (most[other] - least[other]) / spans[other]
             ahead += wide > width or (wide == width and other < j)
         if ahead == attempt % n_wide:
@@ -261,8 +241,8 @@ def _choose_attribute(extents: Extents, attempt: int) -> tuple[int, int]:
 def _find_code(codes: CodeArray, records: IntArray, wanted: int, j: int, extents: Extents) -> tuple[int, int, int]:
     """Return the code at which *wanted* eighths of records are reached, and the records below and at it."""
     running, position, low = 0, 0, extents.least[j]
-    tally = extents.tally[: extents.most[j] - low + 1]  # of no use where codes are few and far between
-    if len(tally) <= 8 * len(codes) + 64:
+    tally = extents.tally[: extents.most[j] - low + 1]
+    if len(tally) <= 8 * len(codes) + 64:  # otherwise codes are sparse, and sorting is faster
         for item in range(len(codes)):
             tally[codes[item] - low] += records[item]
         while 8 * (running + tally[position]) < wanted:
@@ -282,20 +262,15 @@ def _find_code(codes: CodeArray, records: IntArray, wanted: int, j: int, extents
         running += same
 
 
-@inline_kernel
-def _cut_before(wanted: int, below: int, at: int, total: int) -> bool:
-    """Whether of the two cuts beside the code at which *wanted* eighths are reached that before it is taken."""
-    return below > 0 and (below + at == total or wanted - 8 * below < 8 * (below + at) - wanted)
-
-
 @kernel
 def find_cuts(
     items: Items, attempts: IntArray, spans: FloatArray, smallest: int, smallest_group: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Return the next cut of each bucket that leaves large enough sides and groups: its attempt, -1 if there is none.
+    """Find the next cut of each bucket whose sides and groups are large enough; groups share one side and one key.
 
-    A group is one side's items with the same key. Returned are also where right sides will begin, the items of the
-    buckets with such a cut (by side, then key), where their groups begin, and (n_found + 1,) each bucket's groups.
+    Return (n_buckets,) the attempt, or -1; (n_buckets,) where the right side will begin; (n_moved,) the items of
+    buckets with a cut, sorted by side, then key; where their groups begin; and (n_found + 1,) where each bucket's
+    groups begin.
     """
     codes, records, keys, _, starts, stops = items
     n, n_items = len(starts), (stops - starts).sum()
@@ -312,14 +287,15 @@ def find_cuts(
             j, eighths = _choose_attribute(extents, attempt)
             if j < 0:
                 break
-            cut, left, at = _find_code(codes[j, bucket], records[bucket], total * eighths, j, extents)
-            if _cut_before(total * eighths, left, at, total):
-                cut -= 1
+            wanted = total * eighths
+            cut, left, at = _find_code(codes[j, bucket], records[bucket], wanted, j, extents)
+            if left > 0 and (left + at == total or wanted - 8 * left < 8 * (left + at) - wanted):
+                cut -= 1  # the cut before the code is nearer, or the only one
             else:
                 left += at
             if min(left, total - left) < smallest:
                 continue
-            # the left side, then the right one, up to a group that is too small
+            # the left side, then the right one; stop at a group that is too small
             to, number, size = begin, first[n_found], smallest_group
             for right in range(2):
                 key = -1
@@ -348,7 +324,7 @@ def find_cuts(
 
 @kernel
 def move_items(items: Items, which: IntArray, good: BoolArray, place: IntArray) -> None:
-    """Put the items of good buckets in the order of *place*, where those of the buckets *which* stand in turn."""
+    """Put the items of good buckets into the order of *place*, which has the items of the buckets *which* in turn."""
     begin = 0
     for b in which:
         start, stop = items.starts[b], items.stops[b]

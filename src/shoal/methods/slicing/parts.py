@@ -1,4 +1,4 @@
-"""Parts of a sliced table: their values, generalized where these are rare, and groups that keep marginals.
+"""The parts of a sliced table: their values, generalized if rare, and groups of attributes that keep marginals.
 
 Column generalization: Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), Definition 4 and section 4.2.
 """
@@ -25,8 +25,8 @@ from shoal.utility.marginals import choose_bins, measure_distance
 from shoal.utility.rows import Column, Tables, sum_weights
 
 Group = tuple[int, ...]
-_KEPT_BY_BUCKETS = 0.5  # of an association between parts, about
-_ENOUGH_CELLS = 50_000  # to choose groups by
+_KEPT_BY_BUCKETS = 0.5  # approximate share of an association between parts
+_ENOUGH_CELLS = 50_000  # sample size for the choice of groups
 
 
 def part_of(
@@ -40,7 +40,7 @@ def part_of(
 ) -> Part:
     """Build the part of a group of attributes, for a table of *counts* records of each cell.
 
-    Its quasi values are as they are, unless some combination of them that occurs is rarer than *frequency*.
+    Its quasi values stay unchanged unless some combination of them is rarer than *frequency*.
     """
     n_quasi = len(problem.quasi)
     quasi = tuple(place for place in group if place < n_quasi)
@@ -55,10 +55,7 @@ def part_of(
 
 
 def exact(problem: Problem, places: tuple[int, ...]) -> tuple[CodeArray, int]:
-    """Return (n_cells,) the number of each cell's combination of source values, and how many combinations there are.
-
-    Without attributes all cells agree.
-    """
+    """Return (n_cells,) the number of each cell's combination of source values, and how many combinations there are."""
     if not places:
         return np.zeros(problem.cells.n_cells, dtype=np.int32), 1
     first, same = same_rows([problem.value_codes[place] for place in places])
@@ -68,19 +65,18 @@ def exact(problem: Problem, places: tuple[int, ...]) -> tuple[CodeArray, int]:
 def regions(
     problem: Problem, places: tuple[int, ...], frequency: int, labels: Labels, progress: Progress
 ) -> tuple[CodeArray, CodeArray, CodeArray]:
-    """Return regions of these quasi attributes with at least *frequency* records each, of which none overlap.
+    """Return disjoint regions of these quasi-identifiers with at least *frequency* records each.
 
-    The result is (n_cells,) the region of each cell, and (n_regions, n_places) the leaves from ``lo`` up to but without
-    ``hi`` of each region. Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), Definition 4 and section 4.2: Mondrian
-    k-anonymity of the table that has these attributes only. Every combination of the table lies in exactly one region.
-    Cells without records may lie in none; they are given the first.
+    The result is (n_cells,) the region of each cell, and (n_regions, n_places) the leaf ranges ``lo`` to ``hi`` of each
+    region, by Mondrian k-anonymity of the table with these attributes only. Every combination of the table belongs to
+    exactly one region. Cells without records may not belong to any; they get the first.
     """
     from shoal.methods.mondrian.tree import MondrianTree
 
     n_records = problem.cells.n_records
     if n_records < frequency:
         raise UnreachableError(
-            f"slicing: every value of a column is to have at least {frequency} records, but the table has only "
+            f"slicing: every value of a column needs at least {frequency} records, but the table has only "
             f"{n_records}; ask for at most {n_records}"
         )
     if not places:
@@ -105,7 +101,7 @@ def regions(
 
 
 class _Losses:
-    """How far the marginals of parts would be from those of the table, summed over pairs of quasi attributes."""
+    """The distances of the marginals of parts to the table's marginals, summed over pairs of quasi-identifiers."""
 
     def __init__(self, problem: Problem, build: Callable[[Group], Part]) -> None:
         self._build, self._quasi = build, problem.quasi
@@ -117,11 +113,11 @@ class _Losses:
             self._apart[i, j] = self._apart[j, i] = measure_distance(product, self._source.count((i, j)))
 
     def between(self, one: Group, other: Group) -> float:
-        """Return what two parts lose because their attributes are linked within buckets only."""
+        """Return the loss between two parts, whose attributes are linked only within buckets."""
         return (1 - _KEPT_BY_BUCKETS) * float(self._apart[np.ix_(one, other)].sum())
 
     def inside(self, group: Group) -> float:
-        """Return what a part loses by generalization: in pairs within it, and of its attributes with others."""
+        """Return the loss of a part by generalization: in pairs within it, and of its attributes with others."""
         if group in self._inside:
             return self._inside[group]
         part, loss, columns = self._build(group), 0.0, []
@@ -140,11 +136,11 @@ class _Losses:
 
 
 def choose_groups(problem: Problem, frequency: int, labels: Labels, progress: Progress) -> list[Group]:
-    """Return groups of the quasi attributes, at least two, of which parts of a *frequency* keep marginals well.
+    """Return at least two groups of the quasi-identifiers, whose parts of a *frequency* preserve marginals well.
 
-    What is in one part is exact unless it has to be generalized, which small parts need less. From single attributes
-    on, the two groups are joined that gain most by it, as long as some gain (docs/adr/0012-slicing.md). Of a large
-    table some cells are looked at.
+    A part is exact unless it has to be generalized, and small parts need less generalization. Beginning with single
+    attributes, the algorithm joins the two groups with the highest gain, while there is a gain
+    (docs/adr/0012-slicing.md). It samples the cells of a large table.
     """
     cells = np.flatnonzero(problem.cells.counts)
     if len(cells) > _ENOUGH_CELLS:
@@ -157,7 +153,7 @@ def choose_groups(problem: Problem, frequency: int, labels: Labels, progress: Pr
         most, best = 0.0, None
         apart = {pair: sum(map(losses.inside, pair)) + losses.between(*pair) for pair in combinations(groups, 2)}
         for pair in sorted(apart, key=lambda pair: -apart[pair]):
-            if apart[pair] <= most:  # at best a part loses nothing
+            if apart[pair] <= most:  # the best joint part has no loss
                 break
             gain = apart[pair] - losses.inside(tuple(sorted(pair[0] + pair[1])))
             if gain > most:

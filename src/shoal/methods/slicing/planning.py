@@ -1,4 +1,4 @@
-"""The phases of slicing one after another: attribute partition, column generalization, tuple partition."""
+"""The phases of slicing: attribute partition, column generalization, tuple partition."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing
 
 
-_MANY = 100  # records that a group has at least to be named by its values
+_MANY = 100  # minimum size of a group that messages name by its values
 _INSTANTIATIONS: tuple[tuple[str, PrivacyModel], ...] = (
     ("simple", SimpleLDiversity(l=1)),
     ("entropy", EntropyLDiversity(l=1)),
     ("distinct", DistinctLDiversity(l=1)),
 )
-_SMALLEST = 2  # a bucket of one record would link all its parts
+_SMALLEST = 2  # a single record would link its parts
 _RANDOM_BUCKET = 100
-_GROUPS = 2  # of quasi attributes that are not generalized
-_NEAREST, _MOST_BESIDE = 6, 3  # attributes that are tried beside the sensitive ones, and that are so together
-_SETS = 150  # of attributes, by which parts are compared
+_GROUPS = 2  # of quasi-identifiers, if they are not generalized
+_NEAREST, _MOST_JOINED = 6, 3  # attributes that are tried, and at most joined, in the part with the sensitive ones
+_SETS = 150  # of attributes, to compare ways by marginals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Parted:
-    """Parts that can meet the requirements, and the records that are published so."""
+class _Way:
+    """Parts that can satisfy the requirements, and the records that are published in them."""
 
     partition: Partition
     parts: tuple[Part, ...]
@@ -59,9 +59,9 @@ class _Parted:
 
 
 def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
-    """Return a plan of which all tuples meet all requirements, or raise UnreachableError.
+    """Return a plan whose tuples all satisfy all requirements, or raise UnreachableError.
 
-    Parts that the policy leaves open are tried in several ways; that is taken of which the marginals are best.
+    If the policy leaves the parts open, several ways are planned, and the one with the best marginals is returned.
     """
     crowd = max((r.model.k for r in problem.requirements if isinstance(r.model, ColumnFrequency)), default=1)
     given_up: list[str] = []
@@ -73,7 +73,7 @@ def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, pro
         if method.alpha is not None or not isinstance(method.columns, int):
             raise
     ways = ways or _choose_parts(method, problem, crowd, given_up, progress)
-    plans = [_plan_parts(method, problem, parted, crowd, rng, progress) for parted in ways]
+    plans = [_plan_parts(method, problem, way, crowd, rng, progress) for way in ways]
     search: dict[str, object] = {"given_up": given_up} if given_up else {}
     best = 0
     if len(plans) > 1:
@@ -89,30 +89,29 @@ def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, pro
 
 
 def _plan_parts(
-    method: Slicing, problem: Problem, parted: _Parted, crowd: int, rng: np.random.Generator, progress: Progress
+    method: Slicing, problem: Problem, way: _Way, crowd: int, rng: np.random.Generator, progress: Progress
 ) -> SlicedPlan:
-    """Return a plan of these parts."""
-    smallest, n_records = max(crowd, method.bucket_size or _SMALLEST), int(parted.counts.sum())
+    smallest, n_records = max(crowd, method.bucket_size or _SMALLEST), int(way.counts.sum())
     if n_records < smallest:
-        raise UnreachableError(f"slicing: buckets of {smallest} records are asked for, the table has {n_records}")
+        raise UnreachableError(f"slicing: buckets need {smallest} records, but the table has only {n_records}")
     if method.overlapping:
-        _refuse_joined(problem, parted)
+        _refuse_joined(problem, way)
     with progress.step("slicing", n_records, unit="records") as step:
         if method.grouping == "mondrian":
-            pieces = _make_buckets(problem, parted, smallest, step)
+            pieces = _make_buckets(problem, way, smallest, step)
         else:
-            pieces = _group_records(method, problem, parted, crowd, rng)
-    return SlicedPlan.of_pieces(parted.parts, problem.cells.counts, pieces, int(pieces.bucket.max()) + 1)
+            pieces = _group_records(method, problem, way, crowd, rng)
+    return SlicedPlan.of_pieces(way.parts, problem.cells.counts, pieces, int(pieces.bucket.max()) + 1)
 
 
 def _choose_parts(
     method: Slicing, problem: Problem, frequency: int, given_up: list[str], progress: Progress
-) -> list[_Parted]:
-    """Return ways to part the attributes that can meet the requirements.
+) -> list[_Way]:
+    """Return ways to divide the attributes that can satisfy the requirements.
 
-    Quasi attributes are grouped by their correlations or, if rare values are to be generalized, so that little is lost.
-    The sensitive ones are by themselves, and beside attributes that go best with them and let the requirement be met;
-    those that do not are *given up*.
+    Quasi-identifiers are grouped by correlation or, if rare values are generalized, by loss. One way has the sensitive
+    attributes in their own part. Each further way adds a correlated quasi-identifier to it; those with which the
+    requirement cannot be met are *given up*.
     """
     found, n_quasi = correlations(problem), len(problem.quasi)
     check_columns(n_quasi, len(problem.sensitive), _GROUPS, None)
@@ -120,7 +119,7 @@ def _choose_parts(
     if frequency > 1 and method.columns is None:
         groups = choose_groups(problem, frequency, method.labels, progress)
 
-    def build(*beside: int) -> _Parted:
+    def build(*beside: int) -> _Way:
         left = [tuple(place for place in group if place not in beside) for group in groups]
         places = filter(None, (*left, (*sorted(beside), *range(n_quasi, len(found)))))
         return _build(method, problem, Partition.of_places(problem, tuple(places), found), frequency, progress)
@@ -128,7 +127,7 @@ def _choose_parts(
     ways, beside = [build()], list[int]()
     near = found[n_quasi:, :n_quasi].max(axis=0, initial=0)
     for place in np.argsort(-near, kind="stable")[:_NEAREST].tolist() if problem.sensitive else ():
-        if len(ways) > min(_MOST_BESIDE, n_quasi - 1):
+        if len(ways) > min(_MOST_JOINED, n_quasi - 1):
             break
         try:
             ways.append(build(*beside, place))
@@ -138,10 +137,10 @@ def _choose_parts(
     return ways
 
 
-def _build(method: Slicing, problem: Problem, partition: Partition, frequency: int, progress: Progress) -> _Parted:
-    """Return the parts of a partition, and the records that can be published so.
+def _build(method: Slicing, problem: Problem, partition: Partition, frequency: int, progress: Progress) -> _Way:
+    """Return the parts of a partition, and the records that can be published in them.
 
-    What withholding leaves of a part's values may be too rare, so that parts are built anew until nothing changes.
+    After withholding, a part's values may be too rare, so the parts are built again until nothing changes.
     """
     counts = problem.cells.counts
     while True:
@@ -152,36 +151,36 @@ def _build(method: Slicing, problem: Problem, partition: Partition, frequency: i
         check_parts(method, problem, parts)
         kept = reachable_counts(problem, parts, counts)
         if np.array_equal(kept, counts):
-            return _Parted(partition, parts, counts)
+            return _Way(partition, parts, counts)
         counts = kept
 
 
-def _refuse_joined(problem: Problem, parted: _Parted) -> None:
-    """Raise if whoever joins overlapping parts learns too much even if all records are in one bucket."""
-    cells = np.flatnonzero(parted.counts)
-    pieces = Pieces(cells, np.zeros(len(cells), dtype=np.int32), parted.counts[cells])
-    beliefs = Beliefs(problem, parted.parts, pieces, 1)
+def _refuse_joined(problem: Problem, way: _Way) -> None:
+    """Raise if joining overlapping parts reveals too much even with all records in one bucket."""
+    cells = np.flatnonzero(way.counts)
+    pieces = Pieces(cells, np.zeros(len(cells), dtype=np.int32), way.counts[cells])
+    beliefs = Beliefs(problem, way.parts, pieces, 1)
     n_failing = int(beliefs.failing().sum())
     if n_failing:
         raise UnreachableError(
-            f"slicing: whoever joins the overlapping parts learns too much about {n_failing:,} of "
+            f"slicing: an adversary who joins the overlapping parts learns too much about {n_failing:,} of "
             f"{beliefs.n_tuples:,} tuples even with all records in one bucket; share other attributes, or ask for less"
         )
 
 
-def _make_buckets(problem: Problem, parted: _Parted, smallest: int, step: Step) -> Pieces:
-    """Put the records into buckets of alike ones, as small as the requirements allow.
+def _make_buckets(problem: Problem, way: _Way, smallest: int, step: Step) -> Pieces:
+    """Put similar records into buckets that are as small as the requirements allow.
 
-    Of the parts that they can be cut by, the one is taken that gives most buckets, times how much its attributes
-    go with those of other parts: buckets along an attribute that has to do with nothing would tell nothing.
+    Each part is tried as the part to cut by. The score is the number of cuts times the mean correlation of the part's
+    attributes with others, because buckets along an uncorrelated attribute would not be informative.
     """
-    choices = [part.quasi for part in parted.parts if part.quasi]
+    choices = [part.quasi for part in way.parts if part.quasi]
     with ThreadPoolExecutor() as threads:
-        cut = list(threads.map(Cutter(problem, parted.parts, parted.counts, smallest).cut, choices))
-    step.advance(int(parted.counts.sum()))
+        cut = list(threads.map(Cutter(problem, way.parts, way.counts, smallest).cut, choices))
+    step.advance(int(way.counts.sum()))
     if len(cut) == 1:
         return cut[0].pieces()
-    found = parted.partition.found
+    found = way.partition.found
     found = correlations(problem) if found is None else found
     inside = [np.array(places) for places in choices]
     others = [np.setdiff1d(np.arange(len(found)), places) for places in inside]
@@ -192,18 +191,19 @@ def _make_buckets(problem: Problem, parted: _Parted, smallest: int, step: Step) 
     return cut[int(np.argmax(scores))].pieces()
 
 
-def _group_records(method: Slicing, problem: Problem, parted: _Parted, crowd: int, rng: np.random.Generator) -> Pieces:
-    """Put the records into random buckets, and bring records together until all groups hold.
+def _group_records(method: Slicing, problem: Problem, way: _Way, crowd: int, rng: np.random.Generator) -> Pieces:
+    """Put the records into random buckets, and merge groups until all hold.
 
-    Records of a group that fails join others that share its quasi values of the sensitive part: no other group changes.
-    Groups of several sensitive parts overlap; there whole buckets are put together, as are those that become too small.
+    Records of a failing group join others with the same quasi values in the sensitive part, which changes no other
+    group. If there are several sensitive parts, their groups overlap, and whole buckets are merged. So are buckets that
+    become too small.
     """
-    parts, size = parted.parts, max(crowd, method.bucket_size or _RANDOM_BUCKET)
-    pieces = group_at_random(parted.counts, size, rng)
+    parts, size = way.parts, max(crowd, method.bucket_size or _RANDOM_BUCKET)
+    pieces = group_at_random(way.counts, size, rng)
     wanted = [problem.sensitive_places(r) for r in problem.requirements if r.values is not None]
-    told = [part for part in parts if any(places <= set(part.sensitive) for places in wanted)]
+    informed = [part for part in parts if any(places <= set(part.sensitive) for places in wanted)]
     whole = np.zeros(len(pieces.cell), dtype=np.int32)
-    keys = told[0].values[pieces.cell] if len(told) == 1 else whole
+    keys = informed[0].values[pieces.cell] if len(informed) == 1 else whole
     n_buckets = int(pieces.bucket.max()) + 1
     while (failing := Beliefs(problem, parts, pieces, n_buckets).pieces_that_fail()).any():
         before, pieces = pieces.bucket, merge_groups(pieces, keys, failing, rng)
@@ -217,45 +217,45 @@ def _group_records(method: Slicing, problem: Problem, parted: _Parted, crowd: in
 
 
 def advice(problem: Problem, given_up: Sequence[str], plan: SlicedPlan) -> tuple[str, ...]:
-    """Return warnings about these parts and buckets; they name attributes only."""
+    """Return warnings about these parts and buckets; they name attributes, never values."""
     found = []
     if given_up:
         found.append(
-            f"{', '.join(given_up)} go with the sensitive attribute but had to be in other parts: with them beside "
-            "it the requirement could not be met; ask for less or generalize (column-frequency) to have them together"
+            f"{', '.join(given_up)} correlate with the sensitive attribute but are in other parts, because the "
+            "requirement cannot be met in one part; ask for less or generalize (column-frequency) to keep them together"
         )
     pieces = plan.pieces
     for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi}):
         records = np.bincount(problem.value_codes[place][pieces.cell], pieces.records)
         if int(records.max()) == 1 < int(records.sum()):
             found.append(
-                f"{problem.quasi[place].name} has a different value in every record, so that whoever knows it finds a "
-                "person's bucket; generalize it (column-frequency) or do not publish it (role: identifier)"
+                f"{problem.quasi[place].name} has a different value in every record, which points to the person's "
+                "bucket; generalize it (column-frequency) or do not publish it (role: identifier)"
             )
     found += [
-        f"nothing is promised about {attribute.name}: no model of the policy is about its values"
+        f"{attribute.name} has no guarantee: no model of the policy is about its values"
         for place, attribute in enumerate(problem.sensitive)
         if not any(place in problem.sensitive_places(r) for r in problem.requirements if r.values is not None)
     ]
     several = [kernels.varying(part.values, pieces.cell, pieces.bucket, plan.n_buckets) for part in plan.parts]
     if (np.sum(several, axis=0) < 2).all():
         found.append(
-            "the buckets form no combination of quasi values that is not in the table: whoever knows a person's quasi "
-            "values can tell whether the person is in it; more parts may help"
+            "the buckets form no combination of quasi values that is not in the table: an adversary with a person's "
+            "quasi values finds out whether the person is in it; more parts may help"
         )
     if plan.n_buckets == 1:
         found.append(
-            "all records are in one bucket: nothing is published about how values of different parts go together"
+            "all records are in one bucket: the release does not show how values of different parts go together"
         )
     return tuple(found)
 
 
 def reachable_counts(problem: Problem, parts: Sequence[Part], counts: IntArray) -> IntArray:
-    """Return (n_cells,) the records that can be published, of *counts*: groups that hold when all are in one bucket.
+    """Return (n_cells,) the records, out of *counts*, of groups that hold when all records are in one bucket.
 
-    Cutting a bucket only takes records away from a group, and what a union of classes cannot break is reached best by
-    the whole group. Cells of other groups are withheld if the policy allows so many, and further groups with them until
-    the withheld people satisfy the models; else what blocks is named.
+    Cutting a bucket only takes records away from a group, so if a union of classes cannot break a model, the whole
+    group satisfies it best. Cells of other groups are withheld if the policy allows that many, and further groups with
+    them until the withheld people satisfy the models. Otherwise the function raises and names the group.
     """
     counts, blocking = counts.copy(), ""
     while True:
@@ -278,7 +278,7 @@ def reachable_counts(problem: Problem, parts: Sequence[Part], counts: IntArray) 
 
 
 def _find_company(problem: Problem, parts: Sequence[Part], counts: IntArray, blocking: str) -> BoolArray | None:
-    """Return (n_cells,) which cells to withhold with others, None for none; raise if too few may be withheld."""
+    """Return (n_cells,) which cells to withhold as well, or None; raise if the policy allows too few."""
     absent = problem.cells.counts - counts
     cell = np.flatnonzero(absent)
     if not len(cell) or satisfy(problem, np.zeros(len(cell), dtype=np.int32), cell, absent[cell], 1)[0]:
@@ -293,15 +293,15 @@ def _find_company(problem: Problem, parts: Sequence[Part], counts: IntArray, blo
             f"{blocking}. To withhold these records, others with other values must be withheld too, because readers "
             "may know who is absent; max_withheld does not allow enough of them"
         )
-    return np.append(company, False)[owner]  # the last: WITHHELD
+    return np.append(company, False)[owner]  # the last entry is for WITHHELD
 
 
 def _failing(
     problem: Problem, parts: Sequence[Part], requirement: Requirement, counts: IntArray
 ) -> tuple[BoolArray, str | None]:
-    """Return (n_cells,) which cells are in groups that fail, and a sentence on the group that fails worst.
+    """Return (n_cells,) which cells are in failing groups, and a sentence about the worst group.
 
-    Groups are those of one bucket of all records: they share the quasi values of the sensitive part.
+    All records are in one bucket, and a group shares the quasi values of the sensitive part.
     """
     part, cells = sensitive_part(problem, parts, requirement), np.flatnonzero(counts)
     present, group = np.unique(part.values[cells], return_inverse=True)
@@ -318,7 +318,7 @@ def _failing(
     reached = judge.reach(*items)
     blocking = int(np.where(holds, np.inf, reached if more_is_better else -reached).argmin())
     figure, size = float(reached[blocking]), int(np.add.reduceat(counts[cells], first[:-1])[blocking])
-    reach = "cannot reach it whatever its parameter is"
+    reach = "cannot reach it with any parameter"
     if math.isfinite(figure):
         reach = f"can reach only {round_down(figure, 2) if more_is_better else round_up(figure, 4)}"
     others = {name: Judge(replace(requirement, model=model), None, judge.whole) for name, model in _INSTANTIATIONS}
@@ -333,12 +333,12 @@ def _failing(
 
 
 def _name_records(problem: Problem, part: Part, cell: int, size: int) -> str:
-    """Say which records a group are: by its values if they are many, else by its columns only."""
+    """Describe a group: by its values if it is large, otherwise by its columns only."""
     names = [problem.quasi[place].name for place in part.quasi]
     if not names:
         return f"all {size:,} records together"
     if size == 1:
-        return f"a record that alone has its value of {', '.join(names)}"
+        return f"one record with a unique value of {', '.join(names)}"
     if size < _MANY:
         return f"{size:,} records that share one value of {', '.join(names)}"
     if part.lo is None or part.hi is None:

@@ -14,11 +14,11 @@ from shoal.plan.problem import Problem
 
 
 class SequentialSweep(Method):
-    """Every class meets every requirement, on frequencies induced from what is published of sensitive values.
+    """Every class satisfies every requirement, by frequencies induced from the published sensitive values.
 
-    Tian and Zhang, "Extending l-diversity for better data anonymization", Figure 4. Records that a class cannot keep
-    go on to the next more general one; sensitive values are generalized where nothing else helps. With ``defend``
-    records do not move alone (docs/adr/0010-sweep.md).
+    Tian and Zhang, "Extending l-diversity for better data anonymization", Figure 4. Records that break a class move to
+    the next more general one, and sensitive values are generalized if nothing else helps. With ``defend``, records do
+    not move one by one (docs/adr/0010-sweep.md).
     """
 
     name: ClassVar[str] = "sweep"
@@ -45,7 +45,7 @@ class SequentialSweep(Method):
         return self.defend
 
     def refuses(self, problem: Problem) -> str | None:
-        """Models that ask for a least share of a population are refused: somebody may be under several labels."""
+        """Refuse models that need a minimum share of a population, because a person may be under several labels."""
         for attribute in problem.quasi:
             unknown = set(attribute.value_weights or ()) - set(attribute.taxonomy.labels)
             if unknown:

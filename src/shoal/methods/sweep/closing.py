@@ -1,7 +1,7 @@
 """The defended sweep: a label closes with all free records under it or not at all, and every class lifts its records.
 
-A reader who has everyone's quasi values counts a record that left a class with that class. So groups are judged by the
-true values of all their records (docs/adr/0007-transparent-reader.md).
+A reader who has everyone's quasi values counts a record that left a class with that class. So the sweep judges groups
+by the true values of all their records (docs/adr/0007-transparent-reader.md).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from shoal.methods.sweep.rules import Models, Parts, caps_of
 from shoal.models.base import ClassHistograms, ValueModel
 from shoal.plan.problem import Problem, Requirement
 
-_ENTRIES = 1 << 22  # of histograms of groups that are judged together
-_LARGEST = 64  # records: larger groups may always close
+_ENTRIES = 1 << 22  # of the histograms of groups that are judged in one batch
+_LARGEST = 64  # records: the minimum size is never searched beyond this
 
 
 class Remainder:
-    """The records that no class has taken. A group closes only if the other ones hold as one class.
+    """The records that no class has taken. A group closes only if the remaining records hold as one class.
 
-    Every class that closes uses some of the room that the frequent values have below their limits. A group may use
-    at most *pace* times its proportional part of this room: without a limit, early groups leave none to late ones.
-    A group in which more than a share of *labelled* records would publish labels waits for a larger group.
+    Every class that closes uses some of the room between the frequent values and their limits. A group may use at most
+    *pace* times its proportional part of this room; otherwise early groups would leave none to later ones. A group in
+    which more than a share of *labelled* records would publish labels waits for a larger group.
     """
 
     def __init__(self, problem: Problem, models: Models, pace: float, labelled: Fraction) -> None:
@@ -38,8 +38,7 @@ class Remainder:
         people = [np.array([one.population.sum()]) for one in problem.requirements if one.population is not None]
         self._most_labelled = [Fraction(1) if share is None else share for share in problem.max_generalized]
         self._most_labelled += [Fraction(1)] * (len(problem.sensitive) - len(self._most_labelled))
-        # with equal weights labels for all records always help: then all values are equally frequent
-        self._uneven = models.uneven
+        self._uneven = models.uneven  # with equal weights, labels for all records make all values equally frequent
         self._left = self._tally(np.array([0, len(parts.cell)]), parts, people)
         self._limits = [limit_values(requirement, problem) for requirement in problem.requirements]
 
@@ -65,10 +64,10 @@ class Remainder:
         return found
 
     def close(self, first: IntArray, parts: Parts, population: Sequence[IntArray]) -> IntArray:
-        """Return (n_groups,) the records of each group that closes, 0 for others; they leave the remainder.
+        """Return (n_groups,) the records of each group that closes, or 0; they leave the remainder.
 
-        Group g has the parts ``first[g]:first[g + 1]``; *population* are the people under the labels of all groups, for
-        every model that looks at a population. Groups are asked in the given order, which must not depend on values.
+        Group g has the parts ``first[g]:first[g + 1]``. *population* has, for every model of a population, the people
+        under the labels of all groups. The order of the groups must not depend on sensitive values.
         """
         found = np.zeros(len(first) - 1, dtype=np.int64)
         widest = max((one.n_values for one in self._problem.requirements), default=1)
@@ -81,7 +80,7 @@ class Remainder:
         return found
 
     def _tally(self, first: IntArray, parts: Parts, population: Sequence[IntArray]) -> list[ClassHistograms]:
-        """Return what each requirement sees of groups of parts."""
+        """Return the histograms of groups of parts for each requirement."""
         sizes = np.add.reduceat(parts.records[: first[-1]], first[:-1])
         people, found = iter(population), []
         for requirement in self._problem.requirements:
@@ -93,7 +92,7 @@ class Remainder:
         return found
 
     def _hold(self, groups: Sequence[ClassHistograms], labelled: Fraction = Fraction(1)) -> BoolArray:
-        """Return (n_groups,) whether groups satisfy every model, with labels for at most a share of their records."""
+        """Return (n_groups,) whether groups satisfy every model with labels for at most a share of their records."""
         verdict = np.ones(len(groups[0].sizes), dtype=np.bool_)
         for requirement, classes, whole in zip(self._problem.requirements, groups, self._wholes, strict=True):
             model, place = requirement.model, requirement.place
@@ -114,9 +113,9 @@ class Remainder:
         return can_label(models.rules, np.array(models.of_place[place]), models.steps[place], counts, most)
 
     def _choose(self, groups: Sequence[ClassHistograms]) -> BoolArray:
-        """Return (n_groups,) which groups close, one after the other; those that do leave the remainder."""
+        """Return (n_groups,) which groups close, one after the other; they leave the remainder."""
         closing, waiting = np.zeros(len(groups[0].sizes), dtype=np.bool_), self._may_leave(groups)
-        waiting = waiting[self._hold([_take(one, waiting) for one in groups], self._labelled)]  # takes longest
+        waiting = waiting[self._hold([_take(one, waiting) for one in groups], self._labelled)]  # slow, so last
         while len(waiting):
             together = [_add_up(_take(one, waiting)) for one in groups]
             holds = self._hold_without(together)
@@ -128,7 +127,6 @@ class Remainder:
         return closing
 
     def _may_leave(self, groups: Sequence[ClassHistograms]) -> IntArray:
-        """Return the groups that leave enough room to later ones, and without each of which the remainder holds."""
         able = np.flatnonzero(self._within_pace(groups))
         return able[self._hold_without([_take(one, able) for one in groups])]
 
@@ -141,12 +139,11 @@ class Remainder:
         return found
 
     def _hold_without(self, groups: Sequence[ClassHistograms]) -> BoolArray:
-        """Return (n_groups,) whether the remainder holds without each group, or is empty."""
         rest = self._without(groups)
         return np.asarray(self._hold(rest) | (rest[0].sizes == 0))
 
     def _within_pace(self, groups: Sequence[ClassHistograms]) -> BoolArray:
-        """Return (n_groups,) whether each group leaves enough room below the limits of values to later groups."""
+        """Return (n_groups,) whether each group leaves enough room below the limits of values."""
         verdict = np.ones(len(groups[0].sizes), dtype=np.bool_)
         for limits, left, one in zip(self._limits, self._left, groups, strict=True):
             if limits is not None and left.counts is not None and one.counts is not None:
@@ -157,7 +154,7 @@ class Remainder:
 
 
 def limit_values(requirement: Requirement, problem: Problem) -> FloatArray | None:
-    """Return (n_values,) the largest share of each value in a class, or nothing if the model has no such limit."""
+    """Return (n_values,) the maximum share of each value in a class, or None if the model has no such limit."""
     if requirement.place is not None and problem.may_generalize(requirement.place):
         return np.array([float(cap) for cap in caps_of(requirement, problem)])
     curve = requirement.model.curve

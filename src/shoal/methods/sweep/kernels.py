@@ -1,4 +1,4 @@
-"""Compiled loops of the sweep: records leave classes, or give up detail, until the rules hold."""
+"""Compiled loops of the sweep: remove records from classes, or generalize their values, until the rules hold."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from shoal.core.kernels import inline_kernel, kernel, light_kernel
 from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31
-_TOTALS = 64  # of records under a label, that are tried in steps
+_TOTALS = 64  # steps between the smallest and largest number of records under a label
 
 
 @light_kernel
 def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) -> None:
-    """Add the units of some records published as a node, or take them away if *records* is negative."""
+    """Add the units of some records published as a node; subtract them if *records* is negative."""
     base = rules.first_leaf[r]
     if node < rules.n_leaves[r]:
         units[base + node] += records * rules.factor[r]
@@ -28,7 +28,7 @@ def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) ->
 
 @light_kernel
 def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
-    """Return the units that a record published as a node gives to one leaf."""
+    """Return the units that one record published as a node contributes to a leaf."""
     if node < rules.n_leaves[r]:
         return int(rules.factor[r]) if node == leaf else 0
     place = rules.first_node[r] + node
@@ -39,15 +39,16 @@ def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
 
 @light_kernel
 def limit_of(n: int, top: int, bottom: int) -> int:
-    """Return floor(n top / bottom) without leaving 64 bits."""
+    """Return floor(n top / bottom) without exceeding 64 bits."""
     return (n // bottom) * top + (n % bottom) * top // bottom
 
 
 @light_kernel
 def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, best: IntArray) -> int:
-    """Say what a rule thinks of a class: 0 it holds; -1 too few values; else at least so many records must leave.
+    """Check one rule on a class: return 0 if it holds and -1 if values are missing.
 
-    Whoever they are, fewer cannot do. *best* becomes the largest counts, falling.
+    Otherwise return a lower bound on the records that must leave, whichever they are. The function fills *best* with
+    the largest counts in descending order.
     """
     n_limits = rules.first_limit[r + 1] - rules.first_limit[r]
     base = rules.first_leaf[r]
@@ -76,8 +77,8 @@ def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n
         total += best[k]
         small = n < _SMALL and bottom < _SMALL
         if total * bottom > n * top if small else total > limit_of(n, top, bottom):
-            # The k largest lose at most f units with every record that leaves, so that S - t f <= psi (n - t f) needs
-            # t >= (S - psi n) / ((1 - psi) f); rounded down it is a safe first step.
+            # Each record that leaves takes at most f units from the k largest values. So S - t f <= psi (n - t f)
+            # requires t >= (S - psi n) / ((1 - psi) f), rounded down for safety.
             needed = int((total - n * (top / bottom)) / ((1.0 - top / bottom) * rules.factor[r]) * (1.0 - 1e-9))
             leaving = max(leaving, needed, 1)
     return leaving
@@ -85,7 +86,7 @@ def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n
 
 @light_kernel
 def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, best: IntArray) -> int:
-    """Return -1 if a class with these units meets all rules, else the first rule that it does not meet."""
+    """Return -1 if a class with these units satisfies all rules, otherwise the first rule that fails."""
     for r in range(len(rules.place)):
         if judge(rules, r, size, units, touched, rules.n_leaves[r], best) != 0:
             return r
@@ -96,7 +97,7 @@ def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, bes
 def dominant(
     rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, rng: np.random.Generator
 ) -> int:
-    """Return the leaf that is most frequent, or most above its share of the table; among equal ones, by chance."""
+    """Return the leaf that is most frequent, or most above its share of the table; chance breaks ties."""
     base = rules.first_leaf[r]
     n = size * rules.factor[r]
     leaf, most, equal = -1, -np.inf, 1
@@ -113,7 +114,7 @@ def dominant(
 
 @light_kernel
 def add_records(rules: Rules, nodes: CodeArray, records: int, units: IntArray) -> None:
-    """Add records that publish some nodes to the units of a class, or take them away."""
+    """Add records that publish these nodes to the units of a class; subtract them if *records* is negative."""
     for r in range(len(rules.place)):
         add_units(rules, r, nodes[rules.place[r]], records, units)
 
@@ -140,24 +141,23 @@ class Members(NamedTuple):
 
 
 class _Class(NamedTuple):
-    """One class while records leave it, by groups of one pattern each; arrays that all classes use in turn."""
+    """One class while records leave it, grouped by pattern; all classes reuse these arrays."""
 
     patterns: CodeArray  # (n_patterns, n_sensitive) nodes
-    group_of: CodeArray  # (n_patterns,) the group of each pattern; -1: none
+    group_of: CodeArray  # (n_patterns,) the group of each pattern, or -1
     pattern: IntArray  # (n_groups,)
-    before: IntArray  # (n_groups,) records at the beginning
+    before: IntArray  # (n_groups,) records at first
     remaining: IntArray  # (n_groups,) records now
     units: IntArray  # (n_leaves of all rules,)
     seen: BoolArray  # (n_leaves of all rules,) whether the class has units there
-    touched: IntArray  # (n_rules, n_leaves) leaves that were seen
+    touched: IntArray  # (n_rules, n_leaves) the seen leaves
     n_touched: IntArray  # (n_rules,)
-    group_of_leaf: IntArray  # (n_leaves of all rules,) the group that keeps a value, if values alone tell groups apart
     best: IntArray  # scratch for judging
 
 
 @kernel
 def room_for_judging(rules: Rules) -> IntArray:
-    """Return an array for the largest counts that any rule limits."""
+    """Return a scratch array for the largest counts that any rule limits."""
     n_limits = 1
     for r in range(len(rules.place)):
         n_limits = max(n_limits, rules.first_limit[r + 1] - rules.first_limit[r])
@@ -166,7 +166,7 @@ def room_for_judging(rules: Rules) -> IntArray:
 
 @light_kernel
 def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) -> tuple[int, int, bool]:
-    """Put the records of a class in groups, count units; return groups, records, and whether no value is lifted."""
+    """Group the records of a class and count units; return groups, records, and whether all publish plain values."""
     n_groups, size, plain = 0, 0, True
     for i in range(members.first[c], members.first[c + 1]):
         part = members.order[i]
@@ -177,7 +177,6 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
             n_groups += 1
         one.before[one.group_of[pattern]] += stay[part]
         size += stay[part]
-    alone = one.patterns.shape[1] == 1  # then a value that is kept is a pattern of its own
     for g in range(n_groups):
         one.remaining[g] = one.before[g]
         for r in range(len(rules.place)):
@@ -186,8 +185,6 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
             if node >= rules.n_leaves[r]:
                 plain = False
                 low, high = rules.lo[rules.first_node[r] + node], rules.hi[rules.first_node[r] + node]
-            elif alone:
-                one.group_of_leaf[base + node] = g
             for leaf in range(low, high):
                 if not one.seen[base + leaf]:
                     one.seen[base + leaf] = True
@@ -198,15 +195,8 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
 
 
 @light_kernel
-def _let_leave(rules: Rules, one: _Class, g: int, records: int) -> None:
-    """Let records of a group leave."""
-    one.remaining[g] -= records
-    add_records(rules, one.patterns[one.pattern[g]], -records, one.units)
-
-
-@light_kernel
 def _choose_leaver(rules: Rules, one: _Class, n_groups: int, size: int, rule: int, rng: np.random.Generator) -> int:
-    """Return the group of the record that leaves: by the rule, or anybody if there is none."""
+    """Return the group of the record that leaves next, for a rule that fails; any record if *rule* is -1."""
     chosen = -1
     if rule < 0:
         seat = int(rng.random() * size)
@@ -214,22 +204,20 @@ def _choose_leaver(rules: Rules, one: _Class, n_groups: int, size: int, rule: in
         while seat >= one.remaining[chosen]:
             seat -= one.remaining[chosen]
             chosen += 1
-    else:
-        leaf = dominant(rules, rule, size, one.units, one.touched[rule], one.n_touched[rule], rng)
-        chosen = one.group_of_leaf[rules.first_leaf[rule] + leaf]
-        if chosen < 0 or one.remaining[chosen] <= 0:
-            # of the pattern that takes most from the leaf; among equal ones every record has the same chance
-            chosen, most, equal = -1, 0, 0
-            for g in range(n_groups):
-                gives = 0
-                if one.remaining[g] > 0:
-                    gives = unit_share(rules, rule, one.patterns[one.pattern[g], rules.place[rule]], leaf)
-                if gives > most:
-                    chosen, most, equal = g, gives, one.remaining[g]
-                elif gives == most and gives > 0:
-                    equal += one.remaining[g]
-                    if rng.random() * equal < one.remaining[g]:
-                        chosen = g
+        return chosen
+    # the pattern that contributes most to the dominant leaf; among equal ones every record has the same chance
+    leaf = dominant(rules, rule, size, one.units, one.touched[rule], one.n_touched[rule], rng)
+    most, equal = 0, 0
+    for g in range(n_groups):
+        gives = 0
+        if one.remaining[g] > 0:
+            gives = unit_share(rules, rule, one.patterns[one.pattern[g], rules.place[rule]], leaf)
+        if gives > most:
+            chosen, most, equal = g, gives, one.remaining[g]
+        elif gives == most and gives > 0:
+            equal += one.remaining[g]
+            if rng.random() * equal < one.remaining[g]:
+                chosen = g
     return chosen
 
 
@@ -237,7 +225,7 @@ def _choose_leaver(rules: Rules, one: _Class, n_groups: int, size: int, rule: in
 def _leave(
     rules: Rules, one: _Class, n_groups: int, size: int, plain: bool, most: int, focus: int, rng: np.random.Generator
 ) -> int:
-    """Let records leave a class until it holds and has at most so many; return how many stay, 0 if it cannot hold."""
+    """Remove records until a class holds and has at most *most*; return how many stay, or 0 if it cannot hold."""
     at_least = rules.plain_records if plain else rules.records
     while True:
         leaving, rule = 0, focus
@@ -253,25 +241,26 @@ def _leave(
         if leaving == 0 and size <= most:
             return size
         for _ in range(min(leaving or size - most, size)):
-            _let_leave(rules, one, _choose_leaver(rules, one, n_groups, size, rule, rng), 1)
+            g = _choose_leaver(rules, one, n_groups, size, rule, rng)
+            one.remaining[g] -= 1
+            add_records(rules, one.patterns[one.pattern[g]], -1, one.units)
             size -= 1
 
 
 @light_kernel
 def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
-    """Clear all arrays for the next class."""
     for g in range(n_groups):
         one.group_of[one.pattern[g]] = -1
     for r in range(len(rules.place)):
         for i in range(one.n_touched[r]):
             leaf = rules.first_leaf[r] + one.touched[r, i]
-            one.units[leaf], one.seen[leaf], one.group_of_leaf[leaf] = 0, False, -1
+            one.units[leaf], one.seen[leaf] = 0, False
         one.n_touched[r] = 0
 
 
 @inline_kernel
 def _start(rules: Rules, patterns: CodeArray, members: Members) -> _Class:
-    """Return the arrays that all classes use in turn."""
+    """Return empty arrays, large enough for every class."""
     n_rules, n_leaves, widest = len(rules.place), len(rules.weights), 0
     for c in range(len(members.first) - 1):
         widest = max(widest, members.first[c + 1] - members.first[c])
@@ -285,7 +274,6 @@ def _start(rules: Rules, patterns: CodeArray, members: Members) -> _Class:
         np.zeros(n_leaves, dtype=np.bool_),
         np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64),
         np.zeros(n_rules, dtype=np.int64),
-        np.full(n_leaves, -1, dtype=np.int64),
         room_for_judging(rules),
     )
 
@@ -300,11 +288,11 @@ def settle(
     rng: np.random.Generator,
     stay: IntArray,
 ) -> IntArray:
-    """Let records leave each class until all rules hold and at most ``most[c]`` records are left; return the sizes.
+    """Remove records from each class until all rules hold and at most ``most[c]`` records are left; return the sizes.
 
-    Parts have ``stay`` records each, which is lowered. The one who leaves is of the pattern that takes most from the
-    dominant value of the first rule that fails, or of rule ``focus[c]`` if all hold (-1: any). A class that cannot hold
-    ends empty. Patterns are nodes.
+    The function lowers *stay* (n_parts,), the records of each part. The next record to leave has the pattern that
+    contributes most to the dominant value of the first rule that fails, or of rule ``focus[c]`` if all hold (-1: any
+    record). A class that cannot hold ends empty.
     """
     n_classes, one = len(members.first) - 1, _start(rules, patterns, members)
     sizes = np.zeros(n_classes, dtype=np.int64)
@@ -323,7 +311,7 @@ def settle(
 def screen(members: Members, patterns: CodeArray, rules: Rules, records: IntArray) -> BoolArray:
     """Return (n_groups,) whether each group has enough records, and satisfies every rule and cap without labels.
 
-    Rules on attributes whose values may be generalized are left out, because labels may satisfy them.
+    If the values of an attribute may be generalized, only their caps are checked, because labels may satisfy the rule.
     """
     one, found = _start(rules, patterns, members), np.zeros(len(members.first) - 1, dtype=np.bool_)
     for c in range(len(found)):
@@ -344,7 +332,7 @@ def screen(members: Members, patterns: CodeArray, rules: Rules, records: IntArra
 
 @light_kernel
 def draw_share(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.random.Generator) -> int:
-    """Return how many of a part's records are among the ``wanted[g]`` drawn from ``total[g]``; both are lowered."""
+    """Return how many of a part's records are among the ``wanted[g]`` drawn from ``total[g]``, and lower both."""
     if wanted[g] == 0:
         return 0
     if wanted[g] == total[g]:
@@ -361,19 +349,19 @@ def draw_share(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.
 
 
 @kernel
-def lift(
-    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, by_node: IntArray, lifted: IntArray
-) -> bool:
-    """Generalize sensitive values of one class, step by step, until the *chosen* rules on the attribute hold.
+def lift(rules: Rules, chosen: IntArray, steps: CodeArray, by_node: IntArray, lifted: IntArray) -> bool:
+    """Generalize sensitive values of one class step by step, until the *chosen* rules on the attribute hold.
 
-    ``by_node`` are the records of each node; ``lifted[node]`` counts those that went from a node to the next. Each time
-    it is a record whose value covers the dominant leaf, the least general one. False: nothing more can be lifted.
+    ``by_node`` are the records of each node, and ``lifted[node]`` counts the records that move from a node to the next.
+    Each step moves a record whose value covers the dominant leaf, under the most special node. Return False if none is
+    left.
     """
     n_leaves = rules.n_leaves[chosen[0]]
     touched = np.arange(n_leaves)
     best = room_for_judging(rules)
     units = np.zeros(len(rules.weights), dtype=np.int64)
-    size = by_node.sum()
+    size, base = by_node.sum(), rules.first_node[chosen[0]]
+    width = rules.hi[base : base + len(by_node)] - rules.lo[base : base + len(by_node)]
     for r in chosen:
         for node in range(len(by_node)):
             if by_node[node]:
@@ -404,7 +392,7 @@ def lift(
                 node, most = candidate, count
         if node < 0:
             return False
-        # Far from the goal several at once: where t records must leave, t (1 - psi) or more must be lifted.
+        # Far from the goal, lift several: if t records must leave, at least t (1 - psi) must be lifted.
         amount = max(1, min(by_node[node], int(excess * (1.0 - highest)) // (8 * n_leaves)))
         by_node[node] -= amount
         by_node[steps[node]] += amount
@@ -415,19 +403,17 @@ def lift(
 
 
 @kernel
-def label_class(
-    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, counts: IntArray, most: int
-) -> tuple[int, IntArray]:
-    """Return the label that costs a class least, and how many records of each value publish it; -1: no label helps.
+def label_class(rules: Rules, chosen: IntArray, steps: CodeArray, counts: IntArray, most: int) -> tuple[int, IntArray]:
+    """Return the label that costs a class least, or -1 if none helps, and how many records of each value publish it.
 
-    It is one of the labels above the most frequent value, for at most so many records. *width* are the leaves below
-    each node.
+    Candidates are the nodes above the most frequent value. At most *most* records may publish the label.
     """
     node, goal, least, best = int(np.argmax(counts)), -1, np.inf, counts
     while node != steps[node]:
         node = int(steps[node])
         lifted = label_fewest(rules, chosen, node, counts, most)
-        loss = lifted.sum() * (1.0 - 1.0 / width[node])
+        place = rules.first_node[chosen[0]] + node
+        loss = lifted.sum() * (1.0 - 1.0 / (rules.hi[place] - rules.lo[place]))
         if len(lifted) and loss < least:
             goal, least, best = node, loss, lifted
         if least == 0.0:
@@ -437,7 +423,7 @@ def label_class(
 
 @kernel
 def can_label(rules: Rules, chosen: IntArray, steps: CodeArray, counts: IntArray, most: IntArray) -> BoolArray:
-    """Return (n_classes,) whether a label for at most so many records of each class makes it hold."""
+    """Return (n_classes,) whether a label for at most ``most[c]`` records of each class makes it hold."""
     found = np.zeros(len(counts), dtype=np.bool_)
     for c in range(len(counts)):
         node, covered = int(np.argmax(counts[c])), 0
@@ -445,7 +431,7 @@ def can_label(rules: Rules, chosen: IntArray, steps: CodeArray, counts: IntArray
             node = int(steps[node])
             place = rules.first_node[chosen[0]] + node
             covered = min(counts[c, rules.lo[place] : rules.hi[place]].sum(), most[c])
-            # most groups hold without a label, or with as many as are allowed
+            # most groups hold without labels, or with the maximum number of labels
             found[c] = (
                 label_records(rules, chosen, node, counts[c], 0)[1]
                 or label_records(rules, chosen, node, counts[c], covered)[1]
@@ -454,44 +440,43 @@ def can_label(rules: Rules, chosen: IntArray, steps: CodeArray, counts: IntArray
     return found
 
 
-class Records(NamedTuple):
-    """The records of classes: class c has the parts ``first[c]:first[c + 1]``."""
-
-    first: IntArray  # (n_classes + 1,)
-    value: CodeArray  # (n_parts,) of the sensitive attribute
-    records: IntArray  # (n_parts,)
-
-
 @kernel
 def label_classes(
-    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, members: Records, rng: np.random.Generator
+    rules: Rules,
+    chosen: IntArray,
+    steps: CodeArray,
+    first: IntArray,
+    value: CodeArray,
+    records: IntArray,
+    rng: np.random.Generator,
 ) -> tuple[IntArray, IntArray]:
-    """Return (n_classes,) the label of each class, -1 if none helps, and (n_parts,) the records that publish it.
+    """Return (n_classes,) the label of each class, or -1 if none helps, and (n_parts,) the records that publish it.
 
-    Which records of a value publish the label is drawn at random.
+    Class c has the parts ``first[c]:first[c + 1]`` with a *value* and *records* each. Chance decides which records of a
+    value publish the label.
     """
-    n_leaves, n_classes = rules.n_leaves[chosen[0]], len(members.first) - 1
-    goal, taken = np.full(n_classes, -1, dtype=np.int64), np.zeros(len(members.value), dtype=np.int64)
+    n_leaves, n_classes = rules.n_leaves[chosen[0]], len(first) - 1
+    goal, taken = np.full(n_classes, -1, dtype=np.int64), np.zeros(len(value), dtype=np.int64)
     counts = np.zeros(n_leaves, dtype=np.int64)
     for c in range(n_classes):
         counts[:] = 0
-        for part in range(members.first[c], members.first[c + 1]):
-            counts[members.value[part]] += members.records[part]
-        goal[c], lifted = label_class(rules, chosen, steps, width, counts, counts.sum())
+        for part in range(first[c], first[c + 1]):
+            counts[value[part]] += records[part]
+        goal[c], lifted = label_class(rules, chosen, steps, counts, counts.sum())
         if goal[c] < 0 or lifted.sum() == 0:
             continue
-        for part in range(members.first[c], members.first[c + 1]):
-            taken[part] = draw_share(members.records[part], counts, lifted, members.value[part], rng)
+        for part in range(first[c], first[c + 1]):
+            taken[part] = draw_share(records[part], counts, lifted, value[part], rng)
     return goal, taken
 
 
 @kernel
 def label_fewest(rules: Rules, chosen: IntArray, node: int, counts: IntArray, most: int) -> IntArray:
-    """Return how many records of each value of one class are to publish a label, as few as can be; empty: no way.
+    """Return the minimum number of records of each value that publish a label of one class; empty if none helps.
 
-    At most so many do. Then the *chosen* rules on the attribute hold, and no value has more of the label than its cap.
-    All limits are convex, so the totals that are possible have no gaps: totals are tried in steps, and by bisection
-    between the first that succeeds and the one before it.
+    Then the *chosen* rules on the attribute hold, and the share of each value under the label is within its cap. At
+    most *most* records publish the label. All limits are convex, so the feasible totals form an interval: the search
+    goes up in steps to a total that succeeds, and bisects between it and the last failure.
     """
     place = rules.first_node[chosen[0]] + node
     covered = min(counts[rules.lo[place] : rules.hi[place]].sum(), most)
@@ -514,10 +499,10 @@ def label_fewest(rules: Rules, chosen: IntArray, node: int, counts: IntArray, mo
 
 @kernel
 def label_records(rules: Rules, chosen: IntArray, node: int, counts: IntArray, total: int) -> tuple[IntArray, bool]:
-    """Return (n_leaves,) how many of *total* records under a label should be of each value, and whether that holds.
+    """Return (n_leaves,) how many of *total* records under a label have each value, and whether the class then holds.
 
-    They are taken from the values that are most frequent then, down to a common level, as far as caps permit: whatever
-    k is, no other choice leaves less to the k most frequent values.
+    The records come from the values that are most frequent then, down to a common level, as far as caps permit. For
+    every k, no other choice leaves fewer records to the k most frequent values.
     """
     n_leaves, place, base = len(counts), rules.first_node[chosen[0]] + node, rules.first_leaf[chosen[0]]
     factor, most = rules.factor[chosen[0]], np.zeros(n_leaves, dtype=np.int64)
@@ -533,7 +518,7 @@ def label_records(rules: Rules, chosen: IntArray, node: int, counts: IntArray, t
         for r in chosen:
             cap = rules.first_leaf[r] + leaf
             most[leaf] = min(most[leaf], limit_of(total, rules.cap_top[cap], rules.cap_bottom[cap]))
-    # the lowest level to which not more than all have to be taken
+    # bisect the lowest level that takes at most *total* records
     below, level = -1, units[base : base + n_leaves].max()
     while level - below > 1:
         middle, taken = (below + level) // 2, 0
@@ -547,7 +532,7 @@ def label_records(rules: Rules, chosen: IntArray, node: int, counts: IntArray, t
     for leaf in present:
         lifted[leaf] = min(max(-((level - units[base + leaf]) // factor), 0), most[leaf])
         rest -= lifted[leaf]
-    for leaf in present:  # of one record more from each, some are still to be taken
+    for leaf in present:  # one more record from some values, to reach the total
         more = min(rest, min(max(-((below - units[base + leaf]) // factor), 0), most[leaf]) - lifted[leaf])
         lifted[leaf] += more
         rest -= more

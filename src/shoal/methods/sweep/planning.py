@@ -1,13 +1,11 @@
-"""The whole of the sweep: from the table that holds as one class to a plan whose classes all hold."""
+"""Planning of the sweep: check that the table can hold, sweep it, complete the last class, and check the plan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeVar
 
 import numpy as np
 
@@ -16,10 +14,10 @@ from shoal.core.arrays import BoolArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
-from shoal.methods.sweep.classes import Classes, Sweep, group_cells, population_under, tree_tables
+from shoal.methods.sweep.classes import Classes, Sweep, group_by_label, population_under, tree_tables
 from shoal.methods.sweep.closing import Remainder, limit_values
 from shoal.methods.sweep.improving import can_improve, covering_classes, improve
-from shoal.methods.sweep.kernels import Records, label_class, label_classes, lift
+from shoal.methods.sweep.kernels import label_class, label_classes, lift
 from shoal.methods.sweep.rules import Models, Parts, caps_of, has_uneven_weights, information_of, is_defended
 from shoal.methods.sweep.selecting import count_items, sweep_items
 from shoal.models.base import ValueModel, round_up
@@ -30,16 +28,16 @@ from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.plan.reader import satisfy
 
-T = TypeVar("T")
-# pace of a defended sweep and labelled records of its groups: the first without improving, all of them with it
+# pace of a defended sweep and maximum share of labels in its groups; only ``improve`` tries more than the first pair
 _WAYS = (4.0, Fraction(1, 2)), (2.5, Fraction(1, 2)), (16.0, Fraction(1))
-_MOST_LOOKUPS = 1 << 28  # nodes of values at levels: a table with more of them is swept in one way only
+_NOT_TOGETHER = "the table as one class does not meet all models together"
+_MOST_LOOKUPS = 1 << 28  # nodes of values at levels: larger tables are swept once
 
 
 def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:
     """Return the classes of the sweep as a plan."""
     defend = defend and any(isinstance(requirement.model, ValueModel) for requirement in problem.requirements)
-    if defend:  # the remaining records always hold as one class
+    if defend:  # nothing has to be withheld, because the remaining records always hold as one class
         problem = replace(problem, max_withheld=0)
     _refuse_unreachable(problem)
     models = Models.of(problem, defend=defend)
@@ -49,7 +47,7 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
     else:
         sweep, classes, parts, gain = _sweep_records(problem, models, started, improves, rng, progress)
     plan = _as_plan(sweep, classes, parts)
-    _explain_if_whole(sweep, plan)
+    _refuse_whole(sweep, plan)
     _check(problem, plan, defend)
     story = {
         "items": len(sweep.items),
@@ -65,7 +63,7 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
 def _sweep_defended(
     problem: Problem, models: Models, improves: bool, rng: np.random.Generator, progress: Progress
 ) -> tuple[Sweep, Classes, Parts, float]:
-    """Return the sweep, its classes, all records, and what *improves* gained: the best of several ways is kept."""
+    """Return the sweep, its classes, all parts, and the gain of the best way over the first one."""
     trees, parts, found = tree_tables(problem), Parts.of(problem), []
     root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
     limited = any(limit_values(requirement, problem) is not None for requirement in problem.requirements)
@@ -87,28 +85,26 @@ def _sweep_defended(
 
 
 def _label_classes(problem: Problem, models: Models, parts: Parts, n: int, rng: np.random.Generator) -> Parts:
-    """Return the parts of n classes with as few generalized values as each class needs."""
+    """Return the parts of n classes, with as few generalized values as each class needs."""
     _, order = kernels.group_items(parts.owner.astype(np.int32), n)
     parts = plain = parts.take(order)
     failing = np.zeros(n, dtype=np.bool_)
     for place, chosen in enumerate(models.of_place):
         if not problem.may_generalize(place):
             continue
-        tree, own = problem.sensitive[place].taxonomy, parts.own_values(problem)[:, place].copy()
-        width, which = (tree.hi - tree.lo).astype(np.int64), np.array(chosen)
-        first = np.searchsorted(parts.owner, np.arange(n + 1))
-        members = Records(first, own, parts.records)
-        goal, taken = label_classes(models.rules, which, models.steps[place], width, members, rng)
+        own, first = parts.own_values(problem)[:, place].copy(), np.searchsorted(parts.owner, np.arange(n + 1))
+        which, steps = np.array(chosen), models.steps[place]
+        goal, taken = label_classes(models.rules, which, steps, first, own, parts.records, rng)
         failing |= (goal < 0) & (np.diff(first) > 0)
         lifted = parts._replace(nodes=parts.nodes.copy(), records=taken)
         lifted.nodes[:, place] = goal[parts.owner]
         parts = Parts.join([parts._replace(records=parts.records - taken), lifted])
         parts = parts.take(parts.records > 0)
         parts = parts.take(np.argsort(parts.owner, kind="stable"))
-    for number in np.flatnonzero(failing).tolist():  # unequal weights, where one label does not help
+    for number in np.flatnonzero(failing).tolist():  # with unequal weights, one label may not be enough
         found = generalize(problem, models, plain.take(plain.owner == number), rng)
         if found is None:
-            raise UnreachableError("the table as one class does not meet all models together")
+            raise UnreachableError(_NOT_TOGETHER)
         parts = Parts.join([parts.take(parts.owner != number), found])
     return parts
 
@@ -116,36 +112,37 @@ def _label_classes(problem: Problem, models: Models, parts: Parts, n: int, rng: 
 def _sweep_records(
     problem: Problem, models: Models, started: Parts, improves: bool, rng: np.random.Generator, progress: Progress
 ) -> tuple[Sweep, Classes, Parts, float]:
-    """Return the sweep of the paper, its classes, all records, and what *improves* gained."""
+    """Return the sweep of the paper, its classes, all parts, and the gain of ``improve``."""
     with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
         sweep, swept_classes, swept = sweep_items(problem, tree_tables(problem), models, started, rng, step)
     classes, parts = _with_last_class(sweep, swept_classes, swept)
     gain, better, moved = 0.0, classes, parts
     if improves and can_improve(sweep, len(swept_classes.item)):
-        with progress.step("improving", None), suppress(UnreachableError):  # then it stays as it is
+        with progress.step("improving", None), suppress(UnreachableError):  # then the sweep stays as it is
             better, moved = _with_last_class(sweep, swept_classes, improve(sweep, swept_classes, swept))
         more = _information(problem, better, moved) - _information(problem, classes, parts)
-        if more > 1e-12:  # more than rounding: who was pulled out of the last class may be missing there
+        if more > 1e-12:  # beyond rounding; the last class may lose more than the moves gain
             gain, classes, parts = more, better, moved
     return sweep, classes, parts, gain
 
 
 def _count_revealed(sweep: Sweep, classes: Classes, parts: Parts) -> int:
-    """Return how many people share their first covering label with people who fail a model of values together.
+    """Return the number of people whose most informative covering label belongs to a failing group.
 
-    They are counted by their true values, wherever their records went (docs/adr/0007-transparent-reader.md).
+    The group consists of everyone with that label, with true values, wherever their records are published
+    (docs/adr/0007-transparent-reader.md).
     """
     problem = sweep.problem
     used, cells = kernels.occurring(parts.owner[parts.owner >= 0]), np.flatnonzero(problem.cells.counts)
-    labels = sweep.trees, sweep.items, classes.item[used], classes.nodes[used], np.ones(len(used))
-    group = covering_classes(cells, np.zeros(len(cells)), *labels, 1)[:, 0]
+    shown = Classes(classes.item[used], classes.nodes[used])
+    group = covering_classes(sweep, shown, cells, np.zeros(len(cells)), np.ones(len(used)), 1)[:, 0]
     records = problem.cells.counts[cells]
     holds = satisfy(problem, group, cells, records, len(used))
     return int(records[~np.append(holds, True)[group]].sum())
 
 
 def _refuse_unreachable(problem: Problem) -> None:
-    """Raise if no generalizing and no withholding that the policy allows makes the table as one class hold."""
+    """Raise if the table as one class fails even after all generalization and withholding that the policy allows."""
     fixed = []
     for requirement in problem.requirements:
         if requirement.place is None or not problem.may_generalize(requirement.place):
@@ -155,25 +152,25 @@ def _refuse_unreachable(problem: Problem) -> None:
         if requirement.model.why_unreachable(whole) is not None:
             induced = requirement.induce(problem.cells.counts)
             if has_uneven_weights(problem, requirement.place, induced):
-                continue  # then a mixture may hold, which is decided where it is looked for
-            weights = induced.weights  # what an adversary believes of the root
+                continue  # then a mixture of values and labels may hold, which _make_whole_hold decides
+            weights = induced.weights  # the root spreads by the adversary's weights
             at_root = replace(whole, size=whole.size * int(weights.sum()), counts=weights * whole.size)
             why = requirement.model.why_unreachable(at_root)
             if why is not None:
-                raise UnreachableError(f"{why}; even all values generalized to the most general label do not meet it")
+                raise UnreachableError(f"{why}, not even if all values become the most general label")
     refuse_unreachable(replace(problem, requirements=tuple(fixed)), problem.max_withheld)
 
 
 def _make_whole_hold(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts:
     """Steps 1 and 2: generalize sensitive values until the table as one class holds.
 
-    If it cannot, records have to be withheld at the end; where the policy does not allow that, it is refused.
+    If it cannot hold, some records have to be withheld at the end; the function raises if the policy does not allow it.
     """
     started = generalize(problem, models, parts, rng)
     blocking = "the table as one class does not meet all models together, however it is generalized"
     for requirement in problem.requirements if started is None else ():
         why = requirement.model.why_unreachable(requirement.whole(problem.cells.counts))
-        blocking = f"{why}; no generalizing of its values meets it" if why else blocking
+        blocking = f"{why}; generalizing its values does not help" if why else blocking
     if started is not None:
         blocking = _why_beyond_cap(problem, started)
     if blocking and not problem.max_withheld:
@@ -182,9 +179,9 @@ def _make_whole_hold(problem: Problem, models: Models, parts: Parts, rng: np.ran
 
 
 def _why_beyond_cap(problem: Problem, parts: Parts) -> str:
-    """Say of which sensitive attribute more records are generalized than the policy allows; nothing if of none.
+    """Return a message if more values of a sensitive attribute are generalized than the policy allows, or ''.
 
-    All parts count that are not withheld; those without a class, too.
+    *parts* are all records that are not withheld, also those without a class.
     """
     of = int(parts.records.sum())
     for (name, n), share in zip(_count_raised(problem, parts).items(), problem.max_generalized, strict=False):
@@ -197,67 +194,57 @@ def _why_beyond_cap(problem: Problem, parts: Parts) -> str:
 
 
 def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Parts]:
-    """Steps 18 to 22: place what no class took.
+    """Steps 18 to 22: put the records that no class took into a last class, whose label is the root.
 
-    Where generalizing sensitive values does not help, these records are withheld if the policy permits it, or else
-    closed classes are dissolved into their class, the least informative first.
+    1. Generalize their sensitive values until the last class holds.
+    2. If that fails, withhold the records if the policy allows it.
+    3. Otherwise dissolve classes into the last class until it holds, beginning with the last to close. The number of
+       dissolved classes is found by doubling, then by bisection.
     """
-    problem, n, n_left = sweep.problem, len(classes.item), int((parts.owner < 0).sum())
-    root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
-    told = information_of(problem.quasi, np.concatenate([classes.nodes, root]))
+    problem, n = sweep.problem, len(classes.item)
+    left = bool((parts.owner < 0).any())
     owner = np.where(parts.owner < 0, n, parts.owner)
     by_owner = np.argsort(owner, kind="stable")
-    parts, owner = parts.take(by_owner), owner[by_owner]
-    told_before = np.append(0.0, np.cumsum(told[owner] * parts.records))  # by the labels of closed classes
-    group, alike = parts.alike(problem)
+    parts, owner = parts.take(by_owner), owner[by_owner]  # (n_parts,) ascending
+    group, alike = parts.alike(problem)  # group: (n_parts,) row of alike
 
-    def attempt(n_dissolved: int) -> tuple[float, Parts] | None:
-        """Return the information of all records, and how those of the last class are published."""
+    def attempt(n_dissolved: int) -> Parts | None:
+        """Return the labels of the last class, or None if it cannot hold."""
         begin = np.searchsorted(owner, n - n_dissolved)
         records = np.bincount(group[begin:], parts.records[begin:], len(alike.cell)).astype(np.int64)
         found = label_alike(problem, sweep.models, alike._replace(records=records).take(records > 0), sweep.rng)
         if found is None:
             return None
-        everyone = Parts.join([alike._replace(records=alike.records - records), found])
-        blocking = _why_beyond_cap(problem, everyone)
+        blocking = _why_beyond_cap(problem, Parts.join([alike._replace(records=alike.records - records), found]))
         if blocking and n_dissolved == n:
             raise UnreachableError(blocking)
-        values = (information_of(problem.sensitive, everyone.nodes) * everyone.records).sum()
-        return None if blocking else (float(told_before[begin] + told[n] * records.sum() + values), found)
+        return None if blocking else found
 
-    n_dissolved, best = 0, attempt(0) if n_left else None
-    if n_left and best is None and not _may_withhold(problem, parts, parts.owner < 0):
-        n_dissolved, best = _fewest(attempt, n)
-    if best is not None:
-        begin = int(np.searchsorted(owner, n - n_dissolved))
-        last = parts.take(np.arange(begin, len(owner))).publish_as(group[begin:], best[1], sweep.rng)
-        last = last._replace(owner=np.full(len(last.cell), n - n_dissolved))
-        parts = Parts.join([parts.take(np.arange(begin)), last])
+    n_dissolved, found = 0, attempt(0) if left else None
+    if left and found is None and not _may_withhold(problem, parts, parts.owner < 0):
+        failed, n_dissolved = 0, min(1, n)
+        while (found := attempt(n_dissolved)) is None:
+            if n_dissolved == n:
+                raise UnreachableError(_NOT_TOGETHER)
+            failed, n_dissolved = n_dissolved, min(2 * n_dissolved, n)
+        while n_dissolved - failed > 1:
+            middle = (failed + n_dissolved) // 2
+            if (fewer := attempt(middle)) is None:
+                failed = middle
+            else:
+                n_dissolved, found = middle, fewer
     kept = n - n_dissolved
+    if found is not None:
+        begin = int(np.searchsorted(owner, kept))
+        last = parts.take(np.arange(begin, len(owner))).publish_as(group[begin:], found, sweep.rng)
+        parts = Parts.join([parts.take(np.arange(begin)), last._replace(owner=np.full(len(last.cell), kept))])
+    root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
     item = np.append(classes.item[:kept], len(sweep.items) - 1)
     return Classes(item, np.concatenate([classes.nodes[:kept], root])), parts
 
 
-def _fewest(attempt: Callable[[int], T | None], most: int) -> tuple[int, T]:
-    """Return a number at which an attempt succeeds, and how; no smaller one on the way to it did."""
-    failed, number = 0, 1
-    while (found := attempt(min(number, most))) is None:
-        if number >= most:
-            raise UnreachableError("the table as one class does not meet all models together")
-        failed, number = number, 2 * number
-    number = min(number, most)
-    while number - failed > 1:
-        middle = (failed + number) // 2
-        fewer = attempt(middle)
-        if fewer is None:
-            failed = middle
-        else:
-            number, found = middle, fewer
-    return number, found
-
-
 def _information(problem: Problem, classes: Classes, parts: Parts) -> float:
-    """Return the share of the table's information that parts keep, by attributes' weights; withheld ones keep none."""
+    """Return the share of the table's information that parts keep; withheld records keep none."""
     shown = parts.take(parts.owner >= 0)
     kept = information_of(problem.quasi, classes.nodes)[shown.owner] + information_of(problem.sensitive, shown.nodes)
     whole = problem.cells.n_records * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
@@ -267,8 +254,8 @@ def _information(problem: Problem, classes: Classes, parts: Parts) -> float:
 def _may_withhold(problem: Problem, parts: Parts, left: BoolArray) -> bool:
     """Whether the parts that are *left* may be withheld.
 
-    Never beside models that compare with the published table; and never where nobody else has their sensitive values,
-    which the labels of others could then not count on, nor name.
+    Models that compare with the published table do not allow it. Neither may a sensitive value disappear with these
+    records, because labels could then neither name it nor count it.
     """
     records = int(parts.records[left].sum())
     if records > problem.max_withheld or records == problem.cells.n_records:
@@ -282,14 +269,14 @@ def _may_withhold(problem: Problem, parts: Parts, left: BoolArray) -> bool:
 
 
 def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
-    """Write the classes down as ranges; parts without a class are withheld."""
+    """Return the classes as a plan of leaf ranges; parts without a class are withheld."""
     problem = sweep.problem
     parts = parts.take(parts.owner >= 0)
     used, owner = np.unique(parts.owner, return_inverse=True)
     nodes, item = classes.nodes[used], classes.item[used]
     parts = parts._replace(owner=owner.reshape(-1).astype(np.int64))
     trees = [attribute.taxonomy for attribute in problem.quasi]
-    least, most = problem.bounds  # a region is made of nodes, so that one beyond it covers all of it
+    least, most = problem.bounds  # a region is made of nodes, and a node that reaches beyond it covers all of it
     lo = np.maximum(np.stack([tree.lo[nodes[:, j]] for j, tree in enumerate(trees)], axis=1), least)
     hi = np.minimum(np.stack([tree.hi[nodes[:, j]] for j, tree in enumerate(trees)], axis=1), most)
     population = {}
@@ -300,11 +287,11 @@ def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
                 here = item == number
                 people[here] = population_under(sweep.trees, other, sweep.items[number], nodes[here])
             population[other.judge.requirement.population_name] = people
-    return Plan.of_parts(lo, hi, problem.cells, parts.as_plan(problem), population)
+    return Plan.of_parts(lo, hi, problem.cells, *parts.as_plan(problem), population)
 
 
-def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
-    """Refuse a table that became one class because a model compares classes with the table, which always holds."""
+def _refuse_whole(sweep: Sweep, plan: Plan) -> None:
+    """Raise if the plan has only one class and a model compares with the table: such a class always satisfies it."""
     relative = [other for other in sweep.models.others if other.judge.requirement.model.relative_to_whole]
     cells = np.flatnonzero(sweep.problem.cells.counts)
     all_equal = all((codes[cells] == codes[cells[0]]).all() for codes in sweep.problem.quasi_codes)
@@ -312,8 +299,8 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
         return
     judge, model = relative[0].judge, relative[0].judge.requirement.model
     reached, alone = math.inf, True
-    for levels in np.eye(sweep.items.shape[1], dtype=np.int32):
-        group, nodes = group_cells(sweep.trees, levels, cells, sweep.problem.cells.counts[cells])
+    for levels in np.eye(sweep.items.shape[1], dtype=np.int32):  # split the table by one attribute
+        group, nodes = group_by_label(sweep.trees, levels, cells, sweep.problem.cells.counts)
         if (group < 0).any() or len(nodes) < 2:
             continue
         first, order = kernels.group_items(group, len(nodes))
@@ -332,19 +319,19 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
 
 
 def _check(problem: Problem, plan: Plan, defend: bool) -> None:
-    """Let the models judge every class as it will be published, and its true values if they are *defended*."""
+    """Check every class with the models as it will be published, and its true values if the sweep is defended."""
     for requirement, classes, whole in judge_plan(problem, plan):
         if not requirement.model.holds(classes, whole).all():
-            raise UnreachableError(f"{requirement.model.subject}: the sweep found no classes that all meet it")
+            raise UnreachableError(f"{requirement.model.subject}: the sweep found no classes that satisfy it")
     if defend and not is_defended(problem, plan):
-        raise UnreachableError("the sweep found no classes whose true sensitive values all meet the models")
+        raise UnreachableError("the sweep found no classes whose true sensitive values satisfy the models")
 
 
 def _warnings(problem: Problem, n_items: int, defend: bool) -> tuple[str, ...]:
-    there_are = count_items(problem)
+    n_combinations = count_items(problem)
     selected = (
-        f"the quasi attributes have {there_are:,} combinations of levels, too many to try all of them on this table: "
-        f"the sweep tried {n_items:,}, those at which most groups of similar records share their labels"
+        f"the quasi attributes have {n_combinations:,} combinations of levels, too many to try all of them on this "
+        f"table: the sweep tried {n_items:,}, at which most groups of similar records share their labels"
     )
     advice = "For more than one class, ask for tau" if defend else "Ask for tau"
     below_base = [
@@ -357,10 +344,10 @@ def _warnings(problem: Problem, n_items: int, defend: bool) -> tuple[str, ...]:
         and max(caps := caps_of(requirement, problem)) > fraction(requirement.model.tau)
     ]
     return (
-        (selected,) * (n_items < there_are)
+        (selected,) * (n_items < n_combinations)
         + tuple(below_base)
         + tuple(
-            f"sensitive attribute {attribute.name!r} has no taxonomy, so values can only become everything at once"
+            f"sensitive attribute {attribute.name!r} has no taxonomy, so its only label covers all of its values"
             for place, attribute in enumerate(problem.sensitive)
             if problem.may_generalize(place) and attribute.taxonomy.height <= 1 and not attribute.taxonomy.declared
         )
@@ -376,23 +363,23 @@ def _count_raised(problem: Problem, parts: Parts) -> dict[str, int]:
 
 
 def generalize(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts | None:
-    """Generalize sensitive values of one class until it keeps every promise; None if that does not help."""
+    """Generalize sensitive values of one class until it satisfies all models; return None if that does not help."""
     group, alike = parts.alike(problem)
     found = label_alike(problem, models, alike, rng)
     return None if found is None else parts.publish_as(group, found, rng)
 
 
 def label_alike(problem: Problem, models: Models, found: Parts, rng: np.random.Generator) -> Parts | None:
-    """Generalize sensitive values of parts that differ in them, until one class of all parts keeps every promise.
+    """Generalize sensitive values of parts that differ in them, until one class of all parts satisfies all models.
 
-    Tian and Zhang, steps 1, 2, 20 and 21: the record's value covers the dominant one, the least general first. Models
-    other than theirs judge values, which are not generalized where they look. None if that does not help.
+    Tian and Zhang, steps 1, 2, 20 and 21: the next record has a value that covers the dominant one, under the most
+    special node. Return None if that does not help. Other models judge values that are never generalized.
     """
     for place, chosen in enumerate(models.of_place):
         if chosen:
-            raised = _by_rules(problem, models, found, place, chosen, rng)
-            if raised is None:
-                raised = _by_program(problem, models, found, place, chosen)
+            raised = _lift_values(problem, models, found, place, chosen, rng)
+            if raised is None and models.uneven[place]:
+                raised = _mix_values(problem, models, found, place, chosen)
             if raised is None:
                 return None
             found = raised
@@ -401,24 +388,24 @@ def label_alike(problem: Problem, models: Models, found: Parts, rng: np.random.G
     return found
 
 
-def _by_rules(
+def _lift_values(
     problem: Problem, models: Models, parts: Parts, place: int, chosen: tuple[int, ...], rng: np.random.Generator
 ) -> Parts | None:
-    """Lift records until all rules on an attribute hold: step by step, or to one label where labels are defended."""
+    """Lift records until all rules on an attribute hold: step by step, or to one label if labels are defended."""
     tree, steps, rules = problem.sensitive[place].taxonomy, models.steps[place], models.rules
-    width, which = (tree.hi - tree.lo).astype(np.int64), np.array(chosen)
+    which = np.array(chosen)
     if not rules.capped[which].any():
         by_node = kernels.sum_groups(parts.nodes[:, place].copy(), parts.records, tree.n_nodes)
         lifted = np.zeros(tree.n_nodes, dtype=np.int64)
-        if not lift(rules, which, steps, width, by_node, lifted):
+        if not lift(rules, which, steps, by_node, lifted):
             return None
-        for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than that of all nodes below it
+        for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than the numbers of all nodes below it
             here = np.flatnonzero(parts.nodes[:, place] == node)
             parts = parts.move(place, [(here, int(lifted[node]))], int(steps[node]), rng)
         return parts
     own = parts.own_values(problem)[:, place]
     counts = kernels.sum_groups(own.copy(), parts.records, tree.n_leaves)
-    goal, best = label_class(rules, which, steps, width, counts, int(counts.sum()))
+    goal, best = label_class(rules, which, steps, counts, int(counts.sum()))
     if goal < 0:
         return None
     nodes = parts.nodes.copy()
@@ -428,59 +415,56 @@ def _by_rules(
     return parts.move(place, moved, goal, rng) if moved else parts
 
 
-def _by_program(problem: Problem, models: Models, parts: Parts, place: int, chosen: tuple[int, ...]) -> Parts | None:
-    """Lift so many records of each part to each node that all rules on an attribute hold, at the least loss.
+def _mix_values(problem: Problem, models: Models, parts: Parts, place: int, chosen: tuple[int, ...]) -> Parts | None:
+    """Find the most special mixture of values and labels that satisfies all rules on an attribute; None if none does.
 
-    None if there is no way. With unequal weights a mixture of lifted and kept records may hold where everything at the
-    root does not. How many go where, x, is an integer program. The k largest of the frequencies u have at most k t and
-    the sum of max(u - t, 0), and exactly that for the best t: so each limit adds t and the excesses as unknowns. What
-    the solver finds is judged exactly again, here and at the end.
+    With unequal weights, a mixture may hold although everything at the root does not. An integer program finds x, the
+    records of each *way* (a part and a node above it). For every limit, the k largest of the frequencies u = shares @ x
+    must not exceed a share of the class: this is so if k t + sum(max(u - t, 0)) does not for some t, so each limit adds
+    unknowns t and e >= u - t, e >= 0. The result is judged again in whole numbers.
     """
-    rules, tree, steps = models.rules, problem.sensitive[place].taxonomy, models.steps[place]
-    if not models.uneven[place]:
-        return None  # all values are equally frequent at the root, and nothing else is as good
-    leaves = {r: rules.weights[rules.first_leaf[r] : rules.first_leaf[r + 1]] for r in chosen}
     from scipy.linalg import block_diag
     from scipy.optimize import LinearConstraint, milp
 
-    ways = list(enumerate(parts.nodes[:, place].tolist()))  # parts and nodes
-    for part, node in ways:
+    rules, tree, steps = models.rules, problem.sensitive[place].taxonomy, models.steps[place]
+    ways = list(enumerate(parts.nodes[:, place].tolist()))
+    for part, node in ways:  # ways grows: each node is followed by the one above it
         if steps[node] != node:
             ways.append((part, int(steps[node])))
     part, node = np.array(ways).T
     moved = parts.take(part)
     moved.nodes[:, place] = node
     own, m, total = moved.own_values(problem)[:, place], tree.n_leaves, int(parts.records.sum())
-    of_x, of_limits, most = [np.zeros((0, len(ways)))], [], [np.zeros(0)]
-    capped = []
-    for r, weights in leaves.items():
-        inside = (np.arange(m) >= tree.lo[node, np.newaxis]) & (np.arange(m) < tree.hi[node, np.newaxis])
-        units = np.where(node[:, np.newaxis] < m, 1, weights) * inside
+    inside = (np.arange(m) >= tree.lo[node, np.newaxis]) & (np.arange(m) < tree.hi[node, np.newaxis])
+    of_x, of_limits, most, capped = [np.zeros((0, len(ways)))], [], [np.zeros(0)], []
+    for r in chosen:
+        leaves = slice(rules.first_leaf[r], rules.first_leaf[r + 1])
+        units = np.where(node[:, np.newaxis] < m, 1, rules.weights[leaves]) * inside
         shares = (units / units.sum(axis=1, keepdims=True)).T  # (n_leaves, n_ways)
         for k, limit in enumerate(range(rules.first_limit[r], rules.first_limit[r + 1]), start=1):
             of_x.append(np.vstack([shares, np.zeros(len(ways))]))
             of_limits.append(np.block([[-np.ones((m, 1)), -np.eye(m)], [np.full((1, 1), k), np.ones((1, m))]]))
             most.append(np.append(np.zeros(m), total * (rules.top[limit] / rules.bottom[limit])))
-        if models.defend:
-            caps = rules.cap_top[rules.first_leaf[r] :][:m] / rules.cap_bottom[rules.first_leaf[r] :][:m]
+        if models.defend:  # under each label, no value exceeds its cap
+            caps = rules.cap_top[leaves] / rules.cap_bottom[leaves]
             labels = [(label, v) for label in np.unique(node[node >= m]) for v in np.unique(own[node == label])]
             capped += [(node == label) * ((own == v) - caps[v]) for label, v in labels]
     limits = np.hstack([np.vstack(of_x), block_diag(*of_limits)])
     more = limits.shape[1] - len(ways)
-    once = np.arange(len(parts.cell))[:, np.newaxis] == part
+    once = np.arange(len(parts.cell))[:, np.newaxis] == part  # each record of a part goes one way
     constraints = [
         LinearConstraint(limits, -np.inf, np.concatenate(most)),
         LinearConstraint(np.pad(once.astype(np.float64), ((0, 0), (0, more))), parts.records, parts.records),
     ]
     if capped:
         constraints.append(LinearConstraint(np.pad(np.array(capped), ((0, 0), (0, more))), -np.inf, 0))
-    told = np.append(1 / (tree.hi - tree.lo)[node], np.zeros(more))
-    answer = milp(-told, integrality=np.arange(len(told)) < len(ways), constraints=constraints)
+    information = np.append(1 / (tree.hi - tree.lo)[node], np.zeros(more))
+    answer = milp(-information, integrality=np.arange(len(information)) < len(ways), constraints=constraints)
     if answer.x is None:
         return None
     found = moved._replace(records=np.rint(answer.x[: len(ways)]).astype(np.int64))
     found = found.take(found.records > 0)
     by_node = kernels.sum_groups(found.nodes[:, place].copy(), found.records, tree.n_nodes)
     lifted = np.zeros(tree.n_nodes, dtype=np.int64)
-    holds = lift(rules, np.array(chosen), steps, (tree.hi - tree.lo).astype(np.int64), by_node, lifted)
+    holds = lift(rules, np.array(chosen), steps, by_node, lifted)
     return found if holds and not lifted.any() else None

@@ -1,7 +1,8 @@
-"""Which combinations of levels are swept where there are too many to go through all: those that similar records share.
+"""Selection of level vectors for tables with too many of them.
 
-Groups of similar records are found in many orders; the most special levels at which such a group has one label are a
-combination worth trying. What is left afterwards is looked at again, in larger groups.
+The records are sorted in many attribute orders, which makes similar records neighbours. For each group of neighbours,
+the most special levels at which the group has one label are worth a try. Later rounds do the same with larger groups
+of the remaining records.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ import numpy as np
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.kernels import kernel, pack, same_rows
 from shoal.core.progress import Step
-from shoal.methods.sweep.classes import Classes, QuasiNodes, Sweep, TreeTables, quasi_nodes, sort_items
+from shoal.methods.labels import Trees
+from shoal.methods.sweep.classes import Classes, Sweep, TreeTables, sort_items
 from shoal.methods.sweep.closing import Remainder
 from shoal.methods.sweep.rules import Models, Parts, Rules
 from shoal.plan.problem import Problem
 
-_NARROW = 1 << 12  # combinations of levels: so many are always gone through
-_MOST_LOOKUPS = 1 << 31  # nodes of values at levels: more of them take longer than some seconds
-_FEWEST_ITEMS = 64  # of a round, however large the table is
-_FEWEST_ORDERS, _MOST_ORDERS = 8, 64
-_ORDERED = 1 << 21  # records that are put in order, in a round
-_SUBSTANTIAL = 0.1  # of the records: a round that takes fewer is followed by one with larger groups
+_NARROW = 1 << 12  # vectors: up to this number, all are swept
+_MOST_LOOKUPS = 1 << 31  # nodes of values at levels, to bound the time of a sweep to seconds
+_LEAST_ITEMS = 64  # of a round, even for the largest table
+_LEAST_ORDERS, _MOST_ORDERS = 8, 64
+_ORDERED = 1 << 21  # records that a round sorts, over all orders
+_SUBSTANTIAL = 0.1  # of the records: if a round takes fewer, the next one has larger groups
 
 
 def count_items(problem: Problem) -> int:
@@ -39,9 +41,8 @@ def sweep_items(
     step: Step,
     remainder: Remainder | None = None,
 ) -> tuple[Sweep, Classes, Parts]:
-    """Sweep all combinations of levels, or selected ones if there are too many; return the sweep and what it found."""
-    there = problem.cells.counts > 0  # the population's cells are in no class
-    columns = [codes[there] for codes in problem.quasi_codes]
+    """Sweep all level vectors, or selected ones if there are too many; return the sweep, its classes and all parts."""
+    columns = [codes[problem.cells.counts > 0] for codes in problem.quasi_codes]  # without the population's cells
     every = count_items(problem)
     if every <= _NARROW or every * len(parts.cell) * len(problem.quasi) <= _MOST_LOOKUPS:
         sweep = Sweep(problem, sort_items(problem.quasi, columns), trees, models, rng, remainder)
@@ -68,35 +69,36 @@ def sweep_items(
 
 
 def select_items(problem: Problem, rules: Rules, parts: Parts, size: int, turn: int) -> CodeArray:
-    """Return (n_items, n_quasi) levels: for each part the most special ones that it shares with a group.
+    """Return (n_items, n_quasi) levels: for each part, the most special ones that it shares with a group.
 
-    Groups have at least *size* records. Of too many combinations those are taken that suit most records. They depend
-    on the table and the number of the *turn* only, not on chance.
+    Groups have at least *size* records. If there are too many vectors, the function returns the vectors
+    of most records. The result does not depend on chance, only on the table and the number of the *turn*.
     """
     n, d = len(parts.cell), len(problem.quasi)
     if parts.records.sum() < size:
         return np.zeros((0, d), dtype=np.int32)
     leaves = np.stack([codes[parts.cell] for codes in problem.quasi_codes], axis=1).astype(np.int32)
-    sizes = [attribute.taxonomy.n_leaves for attribute in problem.quasi]
+    sizes, trees = [attribute.taxonomy.n_leaves for attribute in problem.quasi], Trees.of(problem.quasi, [False] * d)
+    detail = np.concatenate([one.weight / (one.taxonomy.hi - one.taxonomy.lo) for one in problem.quasi])
     known, levels = np.full(n, -1.0), np.zeros((n, d), dtype=np.int32)
-    n_orders = min(_MOST_ORDERS, max(_FEWEST_ORDERS, _ORDERED // n))
+    n_orders = min(_MOST_ORDERS, max(_LEAST_ORDERS, _ORDERED // n))
     for attributes in attribute_orders(d, n_orders, turn).tolist():
         order = np.argsort(pack([leaves[:, j] for j in attributes], [sizes[j] for j in attributes]), kind="stable")
         sorted_parts = parts.take(order)
         best, shared = known[order], levels[order]
-        share_levels(rules, quasi_nodes(problem), leaves[order], sorted_parts, size, best, shared)
+        share_levels(rules, trees, detail, leaves[order], sorted_parts, size, best, shared)
         known[order], levels[order] = best, shared
     special = np.flatnonzero((known >= 0) & (levels > 0).any(axis=1))
     if not len(special):
         return np.zeros((0, d), dtype=np.int32)
     first, group = same_rows([*levels[special].T])
     suited = np.bincount(group, parts.records[special])
-    most = max(_FEWEST_ITEMS, _MOST_LOOKUPS // (n * d))
+    most = max(_LEAST_ITEMS, _MOST_LOOKUPS // (n * d))
     return levels[special[first[np.argsort(-suited, kind="stable")[:most]]]]
 
 
 def attribute_orders(d: int, n: int, turn: int) -> IntArray:
-    """Return at most n orders of d attributes, in which each is first about equally often; other ones in each turn.
+    """Return at most n orders of d attributes, different ones in each turn; each attribute is first equally often.
 
     >>> attribute_orders(5, 3, 1).tolist()
     [[3, 4, 0, 1, 2], [4, 0, 1, 2, 3], [0, 2, 4, 1, 3]]
@@ -110,12 +112,21 @@ def attribute_orders(d: int, n: int, turn: int) -> IntArray:
 
 @kernel
 def share_levels(
-    rules: Rules, quasi: QuasiNodes, leaves: CodeArray, parts: Parts, size: int, known: FloatArray, levels: CodeArray
+    rules: Rules,
+    trees: Trees,
+    detail: FloatArray,
+    leaves: CodeArray,
+    parts: Parts,
+    size: int,
+    known: FloatArray,
+    levels: CodeArray,
 ) -> None:
-    """Let each part have the levels at which it and its neighbours have one label, if these tell more than it *knows*.
+    """Improve the *levels* (n_parts, d) of parts to those at which their neighbours share a label.
 
-    Parts and their leaves are in an order in which similar ones are neighbours. A group begins at every part, and ends
-    where it has *size* records and as many values as every rule needs.
+    The order of the rows makes similar parts neighbours. A group begins at every part and ends as soon as it has
+    *size* records and as many values as every rule needs. A part gets the levels of a group whose label is more
+    informative than *known* (n_parts,), its best label so far. ``detail`` (n_nodes of all,) is the information of a
+    node.
     """
     n, d = leaves.shape
     label, n_rules = np.empty(d, dtype=np.int32), len(rules.place)
@@ -126,8 +137,9 @@ def share_levels(
         records, end, enough = 0, begin, False
         while end < n and not enough:
             for j in range(d):
-                while not (quasi.lo[quasi.first[j] + label[j]] <= leaves[end, j] < quasi.hi[quasi.first[j] + label[j]]):
-                    label[j] = quasi.parent[quasi.first[j] + label[j]]
+                base = trees.first_node[j]
+                while not (trees.lo[base + label[j]] <= leaves[end, j] < trees.hi[base + label[j]]):
+                    label[j] = trees.parent[base + label[j]]
             records += parts.records[end]
             enough = records >= size
             for r in range(n_rules):
@@ -139,11 +151,11 @@ def share_levels(
             end += 1
         if not enough:
             break
-        told = 0.0
+        information = 0.0
         for j in range(d):
-            told += quasi.told[quasi.first[j] + label[j]]
+            information += detail[trees.first_node[j] + label[j]]
         for part in range(begin, end):
-            if told > known[part]:
-                known[part] = told
+            if information > known[part]:
+                known[part] = information
                 for j in range(d):
-                    levels[part, j] = quasi.level[quasi.first[j] + label[j]]
+                    levels[part, j] = trees.level[trees.first_node[j] + label[j]]
