@@ -84,7 +84,7 @@ def insert_limited(
     database: Database,
     connection: Connection,
     table: Table,
-    values: Mapping[str, Any],
+    values: dict[str, Any],
     limit: int,
     message: str,
     *where: ColumnElement[bool],

@@ -338,7 +338,7 @@ def _attributes_of(model: Any) -> tuple[str, ...]:
     return (named,) if isinstance(named, str) else tuple(map(str, named)) if isinstance(named, list) else ()
 
 
-def _with_details(document: Mapping[str, Any], name: str, form: Form) -> Content:
+def _with_details(document: Mapping[str, Any], name: str, form: Form) -> Mapping[str, Any]:
     """Return the policy with a column's weight, its use as a survey weight, or its description from a form."""
     entry = entry_of(document, name)
     role, description = entry.get("role"), form.get("description")
