@@ -17,7 +17,7 @@ import pytest
 from shoal.agency.classes import greedy_classes
 from shoal.agency.distribution import JointDistribution, read_distribution
 from shoal.agency.planning import entropy_samples, make_plan
-from shoal.agency.samples import class_weights, classes_of_weight, enough_samples, least_linked
+from shoal.agency.samples import classes_of_weight, enough_samples, least_linked, sum_classes
 from shoal.core.errors import UsageError
 from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
 
@@ -64,7 +64,7 @@ def test_distinct_values() -> None:
 def test_k_records() -> None:
     known, counts = population()
     number = classes_of_weight(known, Fraction("0.1"))
-    n = enough_samples(known, class_weights(known, number), 5, DELTA)
+    n = enough_samples(known, sum_classes(known.point_weights(), number), 5, DELTA)
     fails = (samples(number, counts, n).sum(axis=2) < 5).any(axis=1).sum()
     assert 0 < fails <= MOST  # the bound is nearly met
     assert (samples(number, counts, n * 3 // 4).sum(axis=2) < 5).any(axis=1).sum() > MOST

@@ -190,14 +190,14 @@ REFUSALS: dict[str, tuple[Change, int, tuple[str, ...]]] = {
             with_value("age", "29", 0, 1)(with_value("sex", "F", 0, 1)(table))
         ),
         2,
-        ("2 records outside the domain", "1 combination", "'age', 'sex', 'town'"),
+        ("2 records outside the agreed domain", "1 combination", "'age', 'sex', 'town'"),
     ),
     "too few": (
         lambda table: table[:100],
         3,
         ("there are 100 records", "the plan asks for {needed}", "{missing} are missing"),
     ),
-    "values that do not show": (hide, 3, ("the plan names values that do not show", "delta = 0.001", "wait for more")),
+    "values that do not show": (hide, 3, ("values that the plan names are absent", "delta = 0.001", "wait for more")),
 }
 
 

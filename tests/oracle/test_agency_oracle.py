@@ -22,7 +22,6 @@ from shoal.agency.planning import (
 )
 from shoal.agency.samples import (
     class_bound,
-    class_weights,
     classes_of_weight,
     enough_samples,
     fewer_than,
@@ -30,6 +29,7 @@ from shoal.agency.samples import (
     most_classes,
     p_for_samples,
     paper_samples,
+    sum_classes,
 )
 from shoal.core.errors import UnreachableError
 
@@ -136,7 +136,7 @@ def test_k_needs_as_many_records_as_exact_binomials_say() -> None:
     counts = some_counts(np.random.default_rng(7), 12, 3)
     known = distribution_of(counts)
     number = classes_of_weight(known, Fraction(1, 5))
-    weights = class_weights(known, number)
+    weights = sum_classes(known.point_weights(), number)
     assert len(weights) > 1
     assert (weights * 5 >= known.total).all()
 
@@ -144,7 +144,7 @@ def test_k_needs_as_many_records_as_exact_binomials_say() -> None:
         return sum((math.comb(n, i) * chance**i * (1 - chance) ** (n - i) for i in range(k)), Fraction(0))
 
     for k, delta in ((1, Fraction("0.1")), (4, Fraction("0.01"))):
-        n = enough_samples(known, class_weights(known, number), k, delta)
+        n = enough_samples(known, sum_classes(known.point_weights(), number), k, delta)
         exact = [sum(below(k, each, Fraction(int(w), known.total)) for w in weights) for each in (n, n - 1)]
         assert exact[0] <= delta < exact[1]
     tails = fewer_than(40, 300, np.array([0.2, 0.4]))
@@ -184,7 +184,8 @@ def test_k_classes_are_the_most_of_all_thresholds(seed: int) -> None:
     needed = []
     for weight in range(1 + int(eta * known.total), known.total + 1):
         number = classes_of_weight(known, Fraction(weight, known.total))
-        needed.append((int(number.max()) + 1, enough_samples(known, class_weights(known, number), k, delta, eta)))
+        weights = sum_classes(known.point_weights(), number)
+        needed.append((int(number.max()) + 1, enough_samples(known, weights, k, delta, eta)))
     classes = [many for many, _ in needed]
     assert classes == sorted(classes, reverse=True)
     for n in (20, 60, 150, 400, 1200):

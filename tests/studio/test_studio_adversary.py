@@ -85,7 +85,7 @@ def test_names_of_files_that_no_system_takes_are_refused(browser, project):
 )
 def test_a_policy_names_no_file_outside(browser, project, part):
     assert browser.post(f"/projects/{project.id}/policy", {"revision": 1, "text": part}).status_code == 303
-    assert "only files that were added here" in project.problems()[0].message
+    assert "add the file here" in project.problems()[0].message
     assert browser.post(f"/projects/{project.id}/run", {"revision": 2}).status_code == 422
     assert not project.jobs_of()
 

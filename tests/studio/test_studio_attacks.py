@@ -33,7 +33,7 @@ def test_what_was_found_is_shown_and_recorded(solved, attacked) -> None:
         assert f'<th scope="row">{name}' in text
         assert f"{one['risk']['low']:.3f} to {one['risk']['high']:.3f}" in text
         assert all(part in text for part in one["verdict"].split(": "))
-    assert "What a risk means" in text
+    assert "Meaning of a risk" in text
     assert "plot-figure" in text
     recorded = json.loads((folder_of(solved.run) / "internal" / "attacks.json").read_text())
     assert {one["name"] for one in recorded["attacks"]} == set(tried)

@@ -9,7 +9,7 @@ import pytest
 import shoal
 from shoal.core.errors import UnreachableError
 from shoal.policy.policy import Policy
-from shoal.studio.feasibility import Looked, hints
+from shoal.studio.feasibility import CountedTable, make_hints
 
 ATTRIBUTES = {
     "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 100, "widths": [10, 50]}}},
@@ -48,7 +48,7 @@ def document(model: dict, method: str = "mondrian", **more: object) -> dict:
 
 def verdict(table, asked: dict) -> str:
     policy = Policy.load(asked)
-    (found,) = hints(Looked.at(table, policy), policy)
+    (found,) = make_hints(CountedTable.read(table, policy), policy)
     assert found.reason
     return found.verdict
 

@@ -144,7 +144,7 @@ def gone(pid: int) -> bool:
 def test_only_so_many_at_once(studio, project, slow):
     running = [studio.jobs.start(project, "wait", ["x"]) for _ in range(jobs_module.MOST_AT_ONCE)]
     folder = project.new_folder("run")
-    with pytest.raises(UsageError, match="2 runs are under way"):
+    with pytest.raises(UsageError, match="2 runs are in progress"):
         studio.jobs.start(project, "wait", ["x"], folder)
     assert not folder.exists()
     running[0].cancel()

@@ -14,7 +14,7 @@ from tests import tables
 import shoal
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.policy.policy import Policy
-from shoal.studio.feasibility import Looked
+from shoal.studio.feasibility import CountedTable
 from shoal.studio.levels import Explorer, ask_lattice, full_domain
 
 COLUMNS = "age sex zip illness"
@@ -51,7 +51,7 @@ def document_of(name: str) -> dict[str, Any]:
 
 def explore(table: Path, document: dict[str, Any]) -> Explorer:
     policy = Policy.load(full_domain(document))
-    return Explorer(Looked.at(table, policy).problem(policy), policy.method.measure)
+    return Explorer(CountedTable.read(table, policy).problem(policy), policy.method.measure)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -111,7 +111,7 @@ def test_a_search_ends_when_nobody_waits_for_it(table: Path) -> None:
 
 @pytest.mark.parametrize("given", [["0"], ["0", "0", "9"], ["0", "0", "-1"], ["0", "0", "x"], []])
 def test_levels_that_there_are_not_are_refused(table: Path, given: list[str]) -> None:
-    with pytest.raises(UsageError, match="no such levels"):
+    with pytest.raises(UsageError, match="no longer exist"):
         explore(table, document_of("k")).read_levels(given)
 
 
@@ -136,12 +136,12 @@ def test_the_page_goes_from_sliders_to_the_run(browser, people) -> None:
     assert [int(level) for level in re.findall(r'name="level" min="0" max="(\d+)"', text)] == list(explorer.ladders.top)
     best = explorer.survey.optimum
     assert f'data-levels="{",".join(map(str, best))}"' in text
-    assert "No comparison was made yet" in text
+    assert "There are no results yet" in text
     node = browser.post(f"{path}/node", fields(project, (0, 0, 0)), swap=True).text
     assert 'data-holds="no"' in node
     assert re.search(r"run\"[^>]* disabled", node)
     refused = browser.post(f"{path}/run", fields(project, (0, 0, 0)))
-    assert (refused.status_code, "do not keep every guarantee" in refused.text) == (422, True)
+    assert (refused.status_code, "these levels break a guarantee" in refused.text) == (422, True)
     assert browser.post(f"{path}/run", fields(project, best)).headers["location"].endswith("/run")
     assert project.document["method"] == {"incognito": {"levels": dict(zip(explorer.names, best, strict=True))}}
     assert not project.problems()
@@ -162,5 +162,5 @@ def test_the_page_says_why_there_are_no_levels(browser, people, changed: dict[st
         text = browser.get(f"/projects/{people.id}/levels").text
         if "Counting the table" not in text:
             break
-    assert "There are no levels to explore" in text
+    assert "Levels cannot be explored" in text
     assert said in text

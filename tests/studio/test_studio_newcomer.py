@@ -23,7 +23,7 @@ def failed(exit_code: int, message: str, **others: str) -> SimpleNamespace:
         (2, "column 'cost' is insensitive; declare it quasi or sensitive with a taxonomy", "columns"),
         (2, "column 'age' is not in stays.csv", "columns"),
         (2, "max_withheld: must be a number", "policy"),
-        (-9, "the command ended without saying why", "policy"),
+        (-9, "the command ended without a message", "policy"),
     ],
     ids=["unreachable", "role", "column", "policy", "killed"],
 )

@@ -134,7 +134,7 @@ def test_closing_removes_everything_but_a_table_read_in_place(browser, project, 
     assert left(browser.studio) == []
     assert small_table.exists()
     assert browser.get(f"/projects/{project.id}/columns").status_code == 404
-    assert "no such page" in browser.get("/projects/../../etc/passwd").text
+    assert "does not exist" in browser.get("/projects/../../etc/passwd").text
 
 
 def test_only_so_many_tables(browser, monkeypatch):

@@ -95,7 +95,7 @@ def test_files_are_named_without_a_folder(browser, project, name):
     document["attributes"]["town"]["taxonomy"] = {"file": name}
     project.change(project.revision, document)
     (problem,) = project.problems()
-    assert "only files that were added here" in problem.message
+    assert "add the file here" in problem.message
     assert problem.line is not None
     with pytest.raises(UsageError):
         project.write_policy()

@@ -33,11 +33,11 @@ def test_identifiers_are_never_on_the_published_side(solved) -> None:
 
 def test_every_column_has_a_verdict_and_can_be_looked_at(solved) -> None:
     text = solved.browser.get(solved.at(f"/results/{solved.run.id}")).text
-    assert re.search("<strong>Published as they were:</strong>[^<]* disease", text)
+    assert re.search("<strong>Published unchanged:</strong>[^<]* disease", text)
     assert "<strong>Not published:</strong> patient" in text
     assert 'value="age">age</button>' in text
     assert re.search(r"[\d.]+% (unchanged|generalized|suppressed)[^<]* The mean of \d+ records with a value is", text)
-    assert "<title" in text.split("What became of each column")[2]  # the stacked bars
+    assert "<title" in text.split("Changes of each column")[1]  # the stacked bars
     path = solved.at(f"/results/{solved.run.id}/column")
     shown = solved.browser.post(path, {"column": "disease"}, swap=True).text
     with solved.table.open(encoding="utf-8") as file:

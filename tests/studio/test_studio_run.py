@@ -62,7 +62,7 @@ def test_a_run_that_fails_says_why_and_where_to_mend_it_and_leaves_nothing(brows
     assert "Too much" in text
     assert "k = 500 but the table has only 120 records" in text
     assert f'href="/projects/{project.id}/guarantees"' in text
-    assert "There is no release yet" in browser.get(f"/projects/{project.id}/results").text
+    assert "No release has been made yet" in browser.get(f"/projects/{project.id}/results").text
     project.change(project.revision, {**document, "privacy": [{"k-anonymity": {"k": 2}}]})
     assert browser.post(f"{at}/{job.id}/policy", {"revision": project.revision}).status_code == 303
     assert project.document["privacy"] == [{"k-anonymity": {"k": 500}}]

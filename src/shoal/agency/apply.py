@@ -1,4 +1,4 @@
-"""The owner's side: records into the classes of an agency's plan, and a release by it or none."""
+"""The owner's side: assign records to the classes of an agency's plan, and publish the release if all hold."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from shoal.taxonomies.construct import from_levels, scale_of
 from shoal.taxonomies.scales import Categories, Numbers, index_in
 from shoal.taxonomies.tree import Scale, Taxonomy
 
-_EXACT = 2**53  # from here on floating point does not tell neighbours apart
-MOST_LISTED = 1_000_000  # values that the labels of an attribute list in all
+_EXACT = 2**53  # floating point cannot distinguish larger integers
+MOST_LISTED = 1_000_000  # values in all labels of an attribute together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _NumbersByText(Numbers):
-    """Numbers whose values are found by how the plan writes them, as everything else of a plan is."""
+    """Numbers that are compared with the plan's values as text."""
 
     texts: pa.Array = field(kw_only=True)
 
@@ -51,7 +51,7 @@ class _NumbersByText(Numbers):
 
 
 class AgreedValues(TaxonomyBuilder):
-    """The values of a plan in its order, each of them a leaf right under the root.
+    """The values of a plan in its order, each a leaf directly below the root.
 
     >>> AgreedValues(values=("9", "10", "40")).build(pa.array([])).label(0, 2)
     '[9, 10]'
@@ -63,7 +63,6 @@ class AgreedValues(TaxonomyBuilder):
     values: tuple[str, ...]
 
     def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
-        """Take the plan's values; the data have no say in it."""
         return from_levels(list(self.values), [], _make_scale(self.values), declared=True)
 
 
@@ -80,8 +79,7 @@ def _make_scale(values: tuple[str, ...]) -> Scale:
 def find_hulls(agreed: plans.AgreedPlan) -> tuple[CodeArray, CodeArray]:
     """Return (n_classes, n_quasi) the first value of each class and the one after its last, from the plan alone.
 
-    Labels of categories list their values, and many wide ones would list too many: the widest are widened to the
-    whole domain then.
+    Labels of categories list their values. To limit these lists, the widest are widened to the whole domain.
     """
     shape = agreed.classes, len(agreed.quasi)
     lo, hi = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.int32)
@@ -97,7 +95,7 @@ def find_hulls(agreed: plans.AgreedPlan) -> tuple[CodeArray, CodeArray]:
 
 
 def _widen(first: CodeArray, last: CodeArray, n_values: int) -> tuple[CodeArray, CodeArray]:
-    """Widen the widest ranges to all values until the different ones list few enough."""
+    """Widen the widest ranges to all values until the distinct ranges list few enough values."""
     distinct, which = np.unique(first.astype(np.int64) * n_values + last, return_inverse=True)
     width = distinct % n_values - distinct // n_values + 1
     order = np.argsort(width, kind="stable")
@@ -108,7 +106,7 @@ def _widen(first: CodeArray, last: CodeArray, n_values: int) -> tuple[CodeArray,
 
 
 def refuse_outside(agreed: plans.AgreedPlan, counted: CountedCells, name: str) -> None:
-    """Raise if a record has a value that the plan does not know, or none; the message counts them by column."""
+    """Raise if records have missing values or values outside the plan; the message counts them by column."""
     outside = []
     names = (*agreed.quasi, agreed.sensitive)
     for attribute, known in zip(names, (*agreed.quasi_values, agreed.sensitive_values), strict=True):
@@ -119,20 +117,20 @@ def refuse_outside(agreed: plans.AgreedPlan, counted: CountedCells, name: str) -
         parts = []
         if many := int(strange.sum()):
             share = int(records[np.flatnonzero(used[1:])[strange] + 1].sum())
-            parts.append(f"{count_noun(share, 'record')} with {count_noun(many, 'value')} that the plan does not have")
+            parts.append(f"{count_noun(share, 'record')} with {count_noun(many, 'value')} outside the plan")
         if used[0]:
             parts.append(f"{count_noun(int(records[0]), 'record')} without a value")
         if parts:
             outside.append(f"column {attribute!r}: {' and '.join(parts)}")
     if outside:
         raise InputError(
-            f"{name} has records outside the domain that was agreed upon: {'; '.join(outside)}. Correct them, or ask "
-            "the agency for a plan whose domain has them; nothing was published"
+            f"{name} has records outside the agreed domain: {'; '.join(outside)}. Correct them, or ask the agency for "
+            "a plan with a larger domain; nothing was published"
         )
 
 
 class AgreedClasses(Method):
-    """Every record goes to the class that the plan has for its quasi values, or nothing is published."""
+    """Every record goes to the plan's class for its quasi values, or the release is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -142,14 +140,20 @@ class AgreedClasses(Method):
 
     agreed: plans.AgreedPlan = Field(exclude=True, description="the plan")
     people: int | None = Field(
-        default=None, exclude=True, repr=False, description="whom a column tells apart; None: not counted"
+        default=None, exclude=True, repr=False, description="people that a column identifies; None: not counted"
     )
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
-        """Find the class of each cell; too few records, or a class that breaks the promise, are an error."""
+        """Find the class of each cell; raise if records are too few or a class breaks the promise."""
         agreed, counts = self.agreed, problem.cells.counts
         class_of = agreed.locate([codes.astype(np.int64) for codes in problem.quasi_codes])
-        self._refuse_outside(problem, class_of)
+        if len(outside := np.flatnonzero(class_of < 0)):
+            combined = np.unique(np.stack([codes[outside] for codes in problem.quasi_codes]), axis=1).shape[1]
+            raise InputError(
+                f"{count_noun(int(counts[outside].sum()), 'record')} outside the agreed domain: the plan lacks "
+                f"{count_noun(combined, 'combination')} of the values of {', '.join(map(repr, agreed.quasi))}. Correct "
+                "them, or ask the agency for a plan with a larger domain; nothing was published"
+            )
         records = int(counts.sum())
         of_people = "" if self.people is None else f" of {self.people:,} people"
         missing = agreed.records - (records if self.people is None else self.people)
@@ -162,7 +166,7 @@ class AgreedClasses(Method):
         lo, hi = find_hulls(agreed)
         plan = Plan.of_cells(lo, hi, class_of, counts)
         failing, what = self._find_failing(problem, plan, class_of)
-        if failing.any():  # that this may happen is what delta is for
+        if failing.any():  # an event with a probability of at most delta
             raise UnreachableError(
                 f"in {int(failing.sum()):,} of {agreed.classes:,} classes {what}. This had a "
                 f"probability of at most delta = {agreed.delta:g} if the records are independent and the agency's "
@@ -170,27 +174,15 @@ class AgreedClasses(Method):
             )
         return plan
 
-    def _refuse_outside(self, problem: Problem, class_of: CodeArray) -> None:
-        outside = np.flatnonzero(class_of < 0)
-        if len(outside):
-            combined = np.unique(np.stack([codes[outside] for codes in problem.quasi_codes]), axis=1).shape[1]
-            records = int(problem.cells.counts[outside].sum())
-            raise InputError(
-                f"{count_noun(records, 'record')} outside the domain that was agreed upon: "
-                f"{count_noun(combined, 'combination')} of the values of {', '.join(map(repr, self.agreed.quasi))} "
-                "that the plan does not have. Correct them, or ask the agency for a plan whose domain has them; "
-                "nothing was published"
-            )
-
     def _find_failing(self, problem: Problem, plan: Plan, class_of: CodeArray) -> tuple[BoolArray, str]:
-        """Return (n_classes,) which classes break the promise, and in which way."""
+        """Return (n_classes,) which classes break the promise, and how."""
         agreed, least = self.agreed, self.agreed.promise.least
-        if agreed.promise.model == plans.L_DIVERSITY:  # a class must show all values that the plan names for it
+        if agreed.promise.model == plans.L_DIVERSITY:  # a class must show all its values in the plan
             n_values = len(agreed.sensitive_values)
             shown = np.unique(class_of.astype(np.int64) * n_values + np.asarray(problem.cells.codes[-1]))
             wanted = np.arange(agreed.classes, dtype=np.int64)[:, np.newaxis] * n_values + agreed.values
             hidden = ~np.isin(wanted, shown)
-            what = f"the plan names values that do not show, {int(hidden.sum()):,} in all"
+            what = f"values that the plan names are absent, {int(hidden.sum()):,} in all"
             return np.logical_or.reduce(hidden, axis=1), what
         if agreed.promise.model == plans.K_ANONYMITY:
             missing = np.maximum(least - plan.sizes, 0)
@@ -209,20 +201,20 @@ def apply_plan(
     data: object,
     out: str | Path,
     *,
-    format: Format | None = None,  # noqa: A002  the word that users know
+    format: Format | None = None,  # noqa: A002
     seed: int | None = None,
     progress: Progress | None = None,
     ledger: Ledgered = None,
     unit: str | None = None,
     strict: bool = False,
 ) -> Release:
-    """Publish a table by an agency's plan so that every class keeps what the plan promises, and prove it.
+    """Publish a table by an agency's plan and verify that every class satisfies its promise.
 
-    Values are compared with those of the plan as texts: 34 is "34", whatever type the column has. Columns that the
-    plan does not know are left out (``evidence["left_out"]``). Values and combinations outside the plan are an
-    ``InputError``; too few records, and classes that do not keep the promise, an ``UnreachableError``. Nothing is
-    written then. If *unit* names the column that tells people apart, the plan's number of records is one of people. If
-    *strict*, nothing is published while high findings are open. A *ledger* is as in :func:`shoal.anonymize`.
+    Values are compared as text: 34 equals "34" in a column of any type. Columns outside the plan are not published
+    (``evidence["left_out"]``). Values and combinations outside the plan raise ``InputError``; too few records, and
+    classes that break the promise, raise ``UnreachableError``; both leave no files. If *unit* names the column that
+    identifies people, the plan's number of records counts people. If *strict*, open high findings prevent publication.
+    A *ledger* is as in :func:`shoal.anonymize`.
     """
     path = Path(plan)
     content = plans.read_plan_file(path)
@@ -248,7 +240,7 @@ def apply_plan(
 
 
 def count_people(source: Source, column: str) -> int:
-    """Return how many people a column tells apart; records that name nobody are an error."""
+    """Return the number of people that a column identifies; records without an identifier are an error."""
     if column not in source.schema.names:
         hint = did_you_mean(column, source.schema.names)
         raise UsageError(f"--unit: column {column!r} is not in {source.name}{hint}")
@@ -258,7 +250,7 @@ def count_people(source: Source, column: str) -> int:
 
 
 def make_policy(agreed: plans.AgreedPlan, left_out: tuple[str, ...] = (), people: int | None = None) -> Policy:
-    """Return the policy that a plan stands for; other columns are treated as identifiers, which nobody publishes."""
+    """Return the policy for a plan; other columns are treated as identifiers, which are never published."""
 
     def attribute(role: Role, values: tuple[str, ...]) -> AttributePolicy:
         return AttributePolicy(role, AgreedValues(values=values))
@@ -281,12 +273,11 @@ def make_policy(agreed: plans.AgreedPlan, left_out: tuple[str, ...] = (), people
 
 
 def _find_unknown_columns(agreed: plans.AgreedPlan, source: Source, plan: str) -> tuple[str, ...]:
-    """Return the columns that the plan does not know; raise if the source lacks one that it has."""
+    """Return the columns outside the plan; raise if the source lacks a column of the plan."""
     names, columns = (*agreed.quasi, agreed.sensitive), source.schema.names
     if CLASS in names:
         raise InputError(
-            f"{plan} has an attribute {CLASS!r}, which is what the column of class numbers is called; ask the agency "
-            "to rename it"
+            f"{plan} has an attribute {CLASS!r}, the name of the column of class numbers; ask the agency to rename it"
         )
     absent = [f"column {name!r}{did_you_mean(name, columns)}" for name in names if name not in columns]
     if absent:

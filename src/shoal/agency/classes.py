@@ -1,4 +1,4 @@
-"""Equivalence classes made from a distribution, before any record is seen.
+"""Equivalence classes made from a distribution, before any record is available.
 
 A class is safe to plan with if at least l sensitive values have a probability of at least p in it (Rameshwar and
 Tandon, Algorithm 1, step 3). Every function here returns such classes or raises.
@@ -20,14 +20,14 @@ from shoal.linking.kernels import Histograms
 
 MOST_CANDIDATES = 128
 FEWEST_CANDIDATES = 8
-COMPARISONS = 3 * 10**8  # of entries with sums, about: a second or two
+COMPARISONS = 3 * 10**8  # approximate number: one or two seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """Which class each point is in, and the l likeliest sensitive values of each class: what its promise rests on.
+    """The class of each point, and the l most frequent sensitive values of each class, which its promise rests on.
 
-    Where a promise names no values, l is 0 here.
+    For promises that name no values, l is 0 here.
     """
 
     number: CodeArray  # (n_points,) from 0
@@ -40,36 +40,35 @@ class Classes:
         return len(self.weights)
 
     def weakest(self) -> int:
-        """Return the smallest weight that the promise rests on: classes are the same for every p up to it."""
+        """Return the smallest weight that the promise rests on: every p up to it makes the same classes."""
         return int(self.weights[:, -1].min())
 
 
 def check_l_and_p(distribution: JointDistribution, l: int, p: Fraction) -> None:
-    """Raise unless 1 <= l <= |S| and 0 < p <= p_l, without which not even one class exists (Lemma 4.2)."""
+    """Raise unless 1 <= l <= |S| and 0 < p <= p_l; otherwise not even one class exists (Lemma 4.2)."""
     check_l(distribution, l)
     if p <= 0:
         raise UsageError(f"p must be above 0, got {float(p):g}")
     highest = distribution.probability(int(distribution.marginal()[l - 1]))
     if p > highest:
         raise UnreachableError(
-            f"p = {float(p):.6g} is above p_l = {float(highest):.6g}, the probability of the value of "
-            f"{distribution.sensitive!r} that is number {l} by frequency: no class could have {l} such values; "
-            f"take p <= {_round_down(highest)}"
+            f"p = {float(p):.6g} is above p_l = {float(highest):.6g}, the probability of value number {l} of "
+            f"{distribution.sensitive!r} by frequency: no class could have {l} such values; "
+            f"choose p <= {_round_down(highest)}"
         )
 
 
 def check_l(distribution: JointDistribution, l: int) -> None:
-    """Raise unless 1 <= l <= |S|."""
     if l < 1:
         raise UsageError(f"l must be at least 1, got {l}")
     if l > distribution.n_values:
         raise UnreachableError(
-            f"l = {l} is more than the {distribution.n_values} values of {distribution.sensitive!r}; take a smaller l"
+            f"l = {l} is more than the {distribution.n_values} values of {distribution.sensitive!r}; choose a smaller l"
         )
 
 
 def greedy_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
-    """Close a class as soon as l values have P >= p: the most classes that runs of points along the order can make.
+    """End a class as soon as l values have P >= p: the most classes that runs of points along the order can make.
 
     GREEDY-GENERALIZE, Algorithm 2 as meant: the last point counts, and an unfinished tail joins the class before it.
     """
@@ -79,15 +78,15 @@ def greedy_classes(distribution: JointDistribution, l: int, p: Fraction) -> Clas
 
 
 def independent_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
-    """Make all classes equally long, which suffices where quasi and sensitive values are independent.
+    """Make classes of equal length, which suffices if quasi-identifiers and sensitive values are independent.
 
-    GENERALIZE-IND, Algorithm 3 with T rounded up and the tail merged. Where the values are not independent, so that
-    a class misses the requirement, it raises.
+    GENERALIZE-IND, Algorithm 3 with T rounded up and the tail merged. It raises if a class misses the requirement
+    because the values are not independent.
     """
     check_l_and_p(distribution, l, p)
     rarest = distribution.probability(int(distribution.point_weights().min()))
     if not rarest:
-        raise UnreachableError("a point with probability 0 leaves no length of classes; use the greedy classes")
+        raise UnreachableError("points with probability 0 rule out classes of equal length; use the greedy classes")
     highest = distribution.probability(int(distribution.marginal()[l - 1]))
     length = -((-p / (rarest * highest)).__floor__())  # |Q| p / (theta p_l) with theta = |Q| min P_Q
     n_classes = max(distribution.n_points // length, 1)
@@ -96,10 +95,10 @@ def independent_classes(distribution: JointDistribution, l: int, p: Fraction) ->
 
 
 def gather_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
-    """Gather points from anywhere so that values which miss each other meet; never fewer classes than the greedy.
+    """Gather points from anywhere so that complementary values meet; never fewer classes than the greedy method.
 
-    The better of the greedy classes and a heuristic: see ``docs/adr/0016-agency.md``. Such classes are sets of points,
-    no ranges.
+    The result is the better of the greedy classes and a heuristic (``docs/adr/0016-agency.md``). These classes are sets
+    of points, not ranges.
     """
     greedy = greedy_classes(distribution, l, p)
     weight = distribution.point_weights()
@@ -110,10 +109,10 @@ def gather_classes(distribution: JointDistribution, l: int, p: Fraction) -> Clas
 
 
 def check_classes(distribution: JointDistribution, number: CodeArray, l: int, p: Fraction) -> Classes:
-    """Count each class anew, whatever made it, and raise unless it has l values with P >= p."""
+    """Count each class independently of how it was made, and raise unless it has l values with P >= p."""
     summed = sum_values(distribution, number)
     owner = np.repeat(np.arange(len(summed.start) - 1), summed.distinct)
-    falling = np.lexsort((summed.value, -summed.counts, owner))  # class by class; ties go to lower codes
+    falling = np.lexsort((summed.value, -summed.counts, owner))  # class by class, ties by code
     rank = np.arange(len(falling)) - summed.start[owner]
     likeliest = falling[rank < l]
     weights, values = np.zeros((len(summed.start) - 1, l), np.int64), np.zeros((len(summed.start) - 1, l), np.int32)
@@ -128,24 +127,22 @@ def check_classes(distribution: JointDistribution, number: CodeArray, l: int, p:
 
 
 def sum_values(distribution: JointDistribution, number: CodeArray) -> Histograms:
-    """Return the weights of the values of each class."""
     points = Histograms(distribution.starts, distribution.codes, distribution.weights)
     return points.merge(np.arange(len(number)), number, int(number.max()) + 1, distribution.n_values)
 
 
 def _round_down(value: Fraction) -> str:
-    """Write a probability with six digits, never more than it is."""
     text = f"{float(value):.6g}"
     return text if Fraction(text) <= value else f"{float(value) * (1 - 1e-5):.6g}"
 
 
 @kernel
 def close_classes(entries: Entries, l: int, threshold: int) -> CodeArray:
-    """Return (n_points,) the class of each point: a new one begins once l values have reached the threshold."""
+    """Return (n_points,) the class of each point; a class ends once l values have reached the threshold."""
     n_points = len(entries.starts) - 1
     number = np.empty(n_points, dtype=np.int32)
     sums = np.zeros(entries.n_values, dtype=np.int64)
-    seen_in = np.full(entries.n_values, -1, dtype=np.int64)  # the class that a sum belongs to: nothing is ever cleared
+    seen_in = np.full(entries.n_values, -1, dtype=np.int64)  # the class of each sum, which saves clearing them
     current = 0
     reached = 0
     for point in range(n_points):
@@ -170,19 +167,19 @@ def close_classes(entries: Entries, l: int, threshold: int) -> CodeArray:
 
 
 class _Pool(NamedTuple):
-    """Points by falling weight, of which those at the head are compared."""
+    """Points by decreasing weight; the candidates at the head are compared."""
 
     points: IntArray  # (n_points,)
     weight: IntArray  # (n_points,) of each point
-    end: int  # of the points that have a weight
-    candidates: int  # that are compared
+    end: int  # number of points with a positive weight
+    candidates: int  # compared at a time
 
 
 @kernel
 def _gather(entries: Entries, l: int, threshold: int, pool: _Pool) -> CodeArray:
-    """Return (n_points,) the class of each point: the best candidate is taken until l values are full.
+    """Return (n_points,) the class of each point: the best candidate joins until l values are full.
 
-    What is left over and makes no class joins the last one.
+    Points left over at the end join the last class.
     """
     number = np.full(len(entries.starts) - 1, -1, dtype=np.int32)
     sums = np.zeros(entries.n_values, dtype=np.int64)
@@ -205,10 +202,10 @@ def _gather(entries: Entries, l: int, threshold: int, pool: _Pool) -> CodeArray:
 
 @inline_kernel
 def _take_best(entries: Entries, threshold: int, pool: _Pool, head: int, sums: IntArray) -> int:
-    """Bring the candidate that helps most to the head, and return it.
+    """Bring the most useful candidate to the head, and return it.
 
-    A point helps by what it adds to the sum of (share of the threshold reached)^3 over values, for its weight: the
-    power favours values that are nearly there, so that a class ends with l values full and others nearly empty.
+    The gain of a point is its increase of the sum over values of (share of the threshold reached)^3, divided by its
+    weight. The power favours nearly full values, so a class ends with l full values and others nearly empty.
     """
     best = head
     highest = -1.0

@@ -1,7 +1,7 @@
-"""An agency's service as data owners, clients and staff use it: one method per question.
+"""The client of an agency's service.
 
-Requests and answers are bounded in size and time. A token is sent over TLS, or in plain text to this very machine;
-redirects are not followed, so it goes nowhere else.
+Requests and answers are limited in size and time. A token is sent only over TLS or to this machine, and redirects are
+not followed.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from shoal.release.forms.agreed import AgreedPlan
 
 
-TOKEN_VARIABLE = "SHOAL_AGENCY_TOKEN"  # noqa: S105 - the name of a variable, not a token
+TOKEN_VARIABLE = "SHOAL_AGENCY_TOKEN"  # noqa: S105 - a variable's name
 LARGEST_ANSWER = 16 * 2**20  # bytes
-PATIENCE = 30.0  # seconds for any step of an exchange
+PATIENCE = 30.0  # seconds for each step of an exchange
 LARGEST_PLAN = 512 * 2**20  # bytes
-PLANNING = 600.0  # seconds that a plan may take
+PLANNING = 600.0  # seconds for a plan
 _PAGE = 1000
 _MOST_PAGES = 1000
 _PART = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOKEN = re.compile(r"[\x21-\x7e]{8,512}")
 _PLACE = re.compile(r"[A-Za-z0-9_.:~/-]*")
 _LONGEST_TOKEN_FILE = 4096
-_LONGEST_MESSAGE = 2000  # characters that are shown of what a service says
+_LONGEST_MESSAGE = 2000  # characters of a service's message
 _UNREACHABLE = "unreachable"
-_UNLIKE = "the answer is not what an agency's service says: is the address right, and its version of shoal the same?"
+_UNLIKE = "the answer is not what an agency's service sends; check the address and its version of shoal"
 
 
 def read_token(path: Path | None) -> str:
-    """Return the token in a file, or that of the environment; it is never part of a message."""
+    """Return the token from a file or the environment; no message contains it."""
     if path is None:
         text, where = os.environ.get(TOKEN_VARIABLE, ""), f"the variable {TOKEN_VARIABLE}"
         if not text.strip():
@@ -57,12 +57,11 @@ def read_token(path: Path | None) -> str:
             raise UsageError(f"cannot read the token in {where}: {error.strerror or 'input or output error'}") from None
     token = text.strip()
     if not _TOKEN.fullmatch(token):
-        raise UsageError(f"{where} holds no token: one line of letters, digits and signs is expected")
+        raise UsageError(f"{where} holds no token; a token is one line of letters, digits and signs")
     return token
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host is this very machine, to which nobody else listens."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -70,24 +69,24 @@ def is_this_machine(host: str) -> bool:
 
 
 def read_address(url: str, *, insecure: bool = False) -> SplitResult:
-    """Read the address of a service; plain http is refused to any other machine unless *insecure*.
+    """Read the address of a service; plain http to another machine is refused unless *insecure*.
 
     >>> read_address("http://127.0.0.1:8321/").geturl()
     'http://127.0.0.1:8321'
     """
     try:
         parts = urlsplit(url.strip())
-        _, host = parts.port, parts.hostname  # a port that cannot be one raises
+        _, host = parts.port, parts.hostname  # an invalid port raises
     except ValueError:
         host = None
     if host is None or parts.scheme not in ("http", "https") or not _PLACE.fullmatch(host + parts.path):
         raise UsageError("the address must be such as https://agency.example or http://127.0.0.1:8321")
     if parts.username is not None or parts.query or parts.fragment:
-        raise UsageError("the address must be without a user, a question mark and a number sign; tokens go elsewhere")
+        raise UsageError("the address must not have a user, a query or a fragment; give the token with --token-file")
     if parts.scheme == "http" and not insecure and not is_this_machine(host):
         raise UsageError(
-            f"{host} is another machine, and over http everybody on the way could read the token; use https, or "
-            "give --insecure if the way is protected otherwise"
+            f"{host} is another machine, and over http the token could be read on the way; use https, or --insecure "
+            "if the connection is protected otherwise"
         )
     return parts._replace(path=parts.path.rstrip("/"))
 
@@ -102,7 +101,7 @@ def exchange(
     largest: int = LARGEST_ANSWER,
     patience: float = PATIENCE,
 ) -> bytes:
-    """Send one request and return its answer; a refusal becomes an error that says what the service said."""
+    """Send one request and return the answer; a refusal raises an error with the service's message."""
     import httpx
 
     where = address.geturl()
@@ -113,7 +112,7 @@ def exchange(
         headers["Content-Type"] = "application/json"
 
     async def send() -> tuple[int, bytes]:
-        # A service that sends a byte now and then would never be too late, so the whole exchange has a limit too.
+        # Single bytes at intervals would never exceed a timeout, so the whole exchange has a limit too.
         async with (
             asyncio.timeout(4 * patience),
             httpx.AsyncClient(timeout=patience, verify=ssl.create_default_context(), trust_env=False) as client,
@@ -123,42 +122,42 @@ def exchange(
             async for piece in response.aiter_raw():
                 answer += piece
                 if len(answer) > largest:
-                    raise InputError(f"the answer is longer than {largest:,} bytes; no agency's service sends that")
+                    raise InputError(f"the answer is longer than {largest:,} bytes; check the address of the service")
             return response.status_code, bytes(answer)
 
     try:
         status, answer = asyncio.run(send())
     except (TimeoutError, httpx.TimeoutException):
         raise InputError(
-            f"{where} did not answer within {patience:g} seconds; what was asked may be done all the same"
+            f"{where} did not answer within {patience:g} seconds; the request may have been carried out nevertheless"
         ) from None
     except httpx.ConnectError as error:
         raise _explain(where, str(error)) from None
     except httpx.HTTPError:
-        raise InputError(f"the connection to {where} broke; what was asked may be done all the same") from None
+        raise InputError(
+            f"the connection to {where} broke; the request may have been carried out nevertheless"
+        ) from None
     if not 200 <= status < 300:
         raise _refusal(where, status, answer)
     return answer
 
 
 def _explain(where: str, error: str) -> ShoalError:
-    """Say why no connection was made."""
     if "CERTIFICATE_VERIFY_FAILED" in error:
         return UsageError(
-            f"{where} shows a certificate that is not trusted here; if it is right, name its authority's file in the "
-            "variable SSL_CERT_FILE"
+            f"{where} has a certificate that is not trusted here; if it is correct, set SSL_CERT_FILE to the file of "
+            "its authority"
         )
     if "SSL" in error:
-        return UsageError(f"{where} does not speak TLS as expected; is it http?")
-    return InputError(f"nobody answers at {where}: is the address right, and the service running there?")
+        return UsageError(f"{where} does not speak TLS; is it http?")
+    return InputError(f"no service answers at {where}; check the address, and that the service is running")
 
 
 class Answer(dict[str, Any]):
-    """An object that a service sent; that it lacks what is looked for in it is an error."""
+    """A JSON object of the service; a missing key is an error."""
 
     @classmethod
     def of(cls, found: Any) -> Answer:
-        """Take what was read, if it is an object."""
         if not isinstance(found, dict):
             raise InputError(_UNLIKE)
         return cls(found)
@@ -171,11 +170,11 @@ def read_answer(answer: bytes) -> Answer:
     try:
         return Answer.of(read_json(answer))
     except ValueError:
-        raise InputError("the answer is not JSON: is this the address of an agency's service?") from None
+        raise InputError("the answer is not JSON; check the address of the agency's service") from None
 
 
 def make_printable(text: object, longest: int = _LONGEST_MESSAGE) -> str:
-    """Return what another machine said as one line that no terminal takes for a command.
+    """Return text of another machine as one line without control characters.
 
     >>> make_printable("done" + chr(27) + "[2J")
     'done?[2J'
@@ -185,12 +184,12 @@ def make_printable(text: object, longest: int = _LONGEST_MESSAGE) -> str:
 
 
 def _refusal(where: str, status: int, answer: bytes) -> ShoalError:
-    """Return what the service said in its own words, with what to do where that is known."""
+    """Return an error with the service's message, and with advice if there is some."""
     try:
         error = read_answer(answer)["error"]
         code, message = str(error["code"]), make_printable(error["message"]).rstrip(".")
     except (InputError, KeyError, TypeError):
-        code, message = "", "it gives no reason that could be read; is this the address of an agency's service?"
+        code, message = "", "no readable reason; check the address of the agency's service"
     said = f"the agency at {where} says ({status}): {message}"
     if status == 422 and code == _UNREACHABLE:
         return UnreachableError(said)
@@ -201,7 +200,7 @@ def _refusal(where: str, status: int, answer: bytes) -> ShoalError:
 
 @dataclass(frozen=True, slots=True)
 class AgencyClient:
-    """Asks one service with one token; every refusal is an error in the service's own words."""
+    """A client for one service and one token; every refusal raises an error with the service's message."""
 
     address: SplitResult
     token: str = field(repr=False)
@@ -213,8 +212,8 @@ class AgencyClient:
         return cls(read_address(url, insecure=insecure), token)
 
     def fetch(self, campaign: str, path: Path) -> AgreedPlan:
-        """Write the plan to a new file, if its digest and all it says of itself are right (owner, agency)."""
-        from shoal.release.forms.agreed import parse_plan  # which brings all of planning along
+        """Check a campaign's plan and write it to a new file (owner, agency)."""
+        from shoal.release.forms.agreed import parse_plan
 
         if path.exists() or path.is_symlink():
             raise UsageError(f"{path} exists already; choose another file or remove it first")
@@ -232,12 +231,11 @@ class AgencyClient:
         query: Mapping[str, Any] | None = None,
         patience: float | None = None,
     ) -> Answer:
-        """Return the answer at a path, which is given in its parts."""
         place = make_path(*path) + (f"?{urlencode(query)}" if query else "")
         return read_answer(exchange(self.address, self.token, method, place, body, patience=patience or self.patience))
 
     def list(self, *path: str) -> list[Answer]:
-        """Return all entries of a list that comes in pages."""
+        """Return all entries of a paged list."""
         entries: list[Answer] = []
         after = 0
         for _ in range(_MOST_PAGES):
@@ -250,11 +248,11 @@ class AgencyClient:
             if type(page["next"]) is not int or page["next"] <= after:
                 raise InputError(_UNLIKE)
             after = page["next"]
-        raise InputError(f"the agency's list has more than {_MOST_PAGES * _PAGE:,} entries; shoal reads no further")
+        raise InputError(f"the agency's list has more than {_MOST_PAGES * _PAGE:,} entries, the most that shoal reads")
 
 
 def make_path(*parts: str) -> str:
-    """Return the path of what the service has under these names; whatever could lead elsewhere is refused."""
+    """Return the path of these parts, none of which can contain a slash or a dot."""
     if not all(map(_PART.fullmatch, parts)):
-        raise UsageError("a campaign is named by its number, as `shoal agency campaigns` lists it")
+        raise UsageError("a campaign is named by its number; `shoal agency campaigns` lists the numbers")
     return "/".join(("/v1", *parts))

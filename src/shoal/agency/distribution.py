@@ -1,7 +1,6 @@
-"""What an agency knows of a population: how likely each combination of quasi values and a sensitive value is.
+"""The joint distribution of quasi and sensitive values in a population.
 
-Probabilities are whole numbers of a common total (counts of records, or units of 10^-18), so that "at least p" is
-decided exactly.
+Probabilities are integer multiples of 1/total (counts of records, or units of 10^-18), so "at least p" is exact.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import Taxonomy
 
-Order: TypeAlias = Literal["lexicographic", "hilbert", "taxonomy"]  # classes are runs of points along one of them
+Order: TypeAlias = Literal["lexicographic", "hilbert", "taxonomy"]
 ORDERS: tuple[Order, ...] = ("lexicographic", "hilbert", "taxonomy")
 WEIGHTS = ("count", "probability")
-DIGITS = 18  # kept of a given probability; further ones are dropped, which never makes a value likelier
+DIGITS = 18  # of a probability; further digits are dropped, which never raises it
 UNITS = 10**DIGITS
 _LONGEST = 40  # digits after the point that a probability may have
 _TOLERATED = UNITS // 10**9
-_FAR = "[eE][+-]?0*[1-9][0-9]{3}"  # exponents of four digits: Arrow's decimals crash on the largest of them
+_FAR = "[eE][+-]?0*[1-9][0-9]{3}"  # four-digit exponents, which can crash Arrow's decimals
 _LARGEST = 2.0**62
-_PART = 1 << 14  # points whose entries a thread sorts at a time
+_PART = 1 << 14  # points that a thread sorts at a time
 
 
 class Entries(NamedTuple):
-    """The points' sensitive values and weights, as in the distribution."""
+    """The sensitive values and weights of the points."""
 
     starts: IntArray  # (n_points + 1,)
     codes: CodeArray  # (n_entries,)
@@ -51,9 +50,9 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointDistribution:
-    """P over points (combinations of quasi values, in an order) and sensitive values, in whole numbers.
+    """P over points (combinations of quasi values, in an order) and sensitive values, as integer weights.
 
-    Point i has the sensitive values ``codes[starts[i]:starts[i + 1]]``, ascending, with probabilities
+    Point i has the sensitive values ``codes[starts[i]:starts[i + 1]]``, ascending, with the probabilities
     ``weights[...] / total``, all above 0. Rameshwar and Tandon, Section 4.
     """
 
@@ -84,17 +83,16 @@ class JointDistribution:
         return len(self.sensitive_values)
 
     def marginal(self) -> IntArray:
-        """Return (n_values,) the weights of the sensitive values, the largest first: p_1, p_2, ... times the total."""
+        """Return (n_values,) the weights of the sensitive values in descending order: p_1, p_2, ... times the total."""
         sums = np.zeros(self.n_values, dtype=np.int64)
         np.add.at(sums, self.codes, self.weights)
         return np.sort(sums)[::-1]
 
     def tail(self, l: int) -> Fraction:
-        """Return p_l + p_{l+1} + ..., the probability of all sensitive values but the l - 1 likeliest."""
+        """Return p_l + p_{l+1} + ..., the probability of all but the l - 1 most frequent sensitive values."""
         return self.probability(int(self.marginal()[l - 1 :].sum()))
 
     def point_weights(self) -> IntArray:
-        """Return (n_points,) the weights of the points."""
         before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.weights)))
         return before[self.starts[1:]] - before[self.starts[:-1]]
 
@@ -102,7 +100,7 @@ class JointDistribution:
         return Fraction(int(weight), self.total)
 
     def threshold(self, p: Fraction) -> int:
-        """Return the smallest weight that is a probability of at least p."""
+        """Return the smallest weight with a probability of at least p."""
         return -(-p.numerator * self.total // p.denominator)
 
 
@@ -114,10 +112,10 @@ def read_distribution(
     attributes: Sequence[str] | None = None,
     taxonomies: Mapping[str, Taxonomy] | None = None,
 ) -> JointDistribution:
-    """Read a table of quasi columns, a sensitive column and ``count`` or ``probability``; what is unclear is refused.
+    """Read a table of quasi columns, a sensitive column and ``count`` or ``probability``; ambiguous tables are refused.
 
-    *attributes* names the quasi columns in the order that matters to a lexicographic order; without it they are all
-    other columns as they come. Rows with 0 make a point part of the agreed domain without saying that it occurs.
+    *attributes* names the quasi columns in the order of a lexicographic order; by default, all other columns in their
+    order. Rows with 0 make a point part of the agreed domain without a probability.
 
     >>> table = pa.table({"age": [40, 9, 9], "illness": ["flu", "flu", "gout"], "count": [2, 1, 1]})
     >>> known = read_distribution(table, "illness")
@@ -134,7 +132,7 @@ def read_distribution(
             raise InputError(f"column {name!r} of {source.name} lacks a value in {share}; each needs one")
     trees = taxonomies or {}
     if unknown := [name for name in trees if name not in quasi]:
-        raise UsageError(f"there is a taxonomy for {unknown[0]!r}, which is no quasi column")
+        raise UsageError(f"there is a taxonomy for {unknown[0]!r}, which is not a quasi column")
     if order == "taxonomy" and not trees:
         raise UsageError("the order by taxonomy needs at least one taxonomy")
     with ThreadPoolExecutor() as threads:
@@ -156,13 +154,13 @@ def read_distribution(
         repeated = sum(threads.map(lambda part: _sort_values(part, hidden, weights), parts))
     if repeated:
         raise InputError(
-            f"{source.name}: rows that say again how likely a combination of {', '.join(map(repr, quasi))} and "
-            f"{sensitive!r} is: {repeated:,}; add them up"
+            f"{source.name} repeats combinations of {', '.join(map(repr, quasi))} and {sensitive!r} in {repeated:,} "
+            "rows; add them up"
         )
     if (places := order_points(points, sizes, order)) is not None:
         starts, hidden, weights = _move_runs(starts, hidden, weights, places)
         points = tuple(column[places] for column in points)
-    positive = weights > 0  # a point stays without any
+    positive = weights > 0  # points without entries remain
     if not positive.all():
         starts, hidden, weights = np.append(0, np.cumsum(positive))[starts], hidden[positive], weights[positive]
     return JointDistribution(
@@ -171,7 +169,7 @@ def read_distribution(
 
 
 def _find_runs(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, IntArray]:
-    """Return the first row of each run of rows that are alike, and the lengths of the runs: mostly they are points."""
+    """Return the first row of each run of equal rows, and the lengths of the runs; most runs are whole points."""
     codes = [column.indices if pa.types.is_dictionary(column.type) else column for column in rows.columns]
     changes = [pc.not_equal(code.slice(1), code.slice(0, max(len(code) - 1, 0))) for code in codes]
     first = np.append(0, pc.indices_nonzero(reduce(pc.or_, changes)).to_numpy().astype(np.int64) + 1)[: len(rows)]
@@ -180,7 +178,7 @@ def _find_runs(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, IntArray]:
 
 @kernel
 def _sort_values(starts: IntArray, codes: CodeArray, weights: IntArray) -> int:
-    """Sort the entries of each point by their values, in place; return how many say something again."""
+    """Sort the entries of each point by value in place; return the number of repeated values."""
     repeated = 0
     for point in range(len(starts) - 1):
         begin, end = starts[point], starts[point + 1]
@@ -193,7 +191,7 @@ def _sort_values(starts: IntArray, codes: CodeArray, weights: IntArray) -> int:
 
 
 def _find_columns(source: Source, sensitive: str, attributes: Sequence[str] | None) -> tuple[tuple[str, ...], str]:
-    """Return the quasi columns in their order, and the column that says how likely a row is."""
+    """Return the quasi columns in their order, and the weight column."""
     found = [name for name in WEIGHTS if name in source.schema.names]
     if len(found) != 1:
         has = "both of them" if found else "neither"
@@ -201,15 +199,13 @@ def _find_columns(source: Source, sensitive: str, attributes: Sequence[str] | No
     weight = found[0]
     others = tuple(name for name in source.schema.names if name not in (sensitive, weight))
     if sensitive in WEIGHTS:
-        raise UsageError(f"the sensitive column cannot be {sensitive!r}, which says how likely a row is")
+        raise UsageError(f"the sensitive column cannot be {sensitive!r}, the name of the weights")
     if sensitive not in source.schema.names:
-        next(source.batches([sensitive]))  # says so, with the nearest name
+        next(source.batches([sensitive]))  # raises, with the nearest name
     if not others:
         raise InputError(f"{source.name} has no quasi column besides {sensitive!r} and {weight!r}")
     if CLASS in (*others, sensitive):
-        raise InputError(
-            f"{source.name} has a column {CLASS!r}, which is what releases call the number of the class; rename it"
-        )
+        raise InputError(f"{source.name} has a column {CLASS!r}, the name of class numbers in releases; rename it")
     if attributes is None:
         return others, weight
     if sorted(attributes) != sorted(others):
@@ -221,11 +217,11 @@ def _find_columns(source: Source, sensitive: str, attributes: Sequence[str] | No
 
 
 def _read_weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, int]:
-    """Return the weights, and the total that they are parts of."""
+    """Return the weights and their total."""
     counted = name == "count"
     read = [whole_numbers(chunk) if counted else decimal_numbers(chunk) for chunk in column.chunks]
     kind = "whole numbers below 2^63" if counted else "numbers"
-    wrong = {f"no {kind}": [~valid for _, valid in read], "negative": [numbers < 0 for numbers, _ in read]}
+    wrong = {f"not {kind}": [~valid for _, valid in read], "negative": [numbers < 0 for numbers, _ in read]}
     if not counted:
         wrong["above 1"] = [numbers > 1 for numbers, _ in read]
     for what, which in wrong.items():
@@ -238,14 +234,14 @@ def _read_weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntAr
         raise InputError(f"column {name!r} of {where} sums to more than 2^62; shoal cannot count that far")
     total = int(weights.sum())
     if counted and not total:
-        raise InputError(f"column {name!r} of {where} is 0 everywhere: nothing is known of the population")
+        raise InputError(f"column {name!r} of {where} is 0 in all rows; it must describe a population")
     if not counted and abs(total - UNITS) > _TOLERATED:
         raise InputError(f"column {name!r} of {where} sums to {total / UNITS:.12g}; probabilities must sum to 1")
     return weights, total if counted else max(total, UNITS)
 
 
 def _read_units(values: pa.Array, name: str, where: str) -> IntArray:
-    """Return decimals as whole numbers of 10^-18, rounded down."""
+    """Return decimals as integers in units of 10^-18, rounded down."""
     written = texts(values)
     try:
         if pc.any(pc.match_substring_regex(written, _FAR)).as_py():
@@ -272,9 +268,9 @@ def _move_runs(
 
 
 def rank_values(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -> tuple[CodeArray, tuple[str, ...]]:
-    """Return (n_rows,) places among the distinct values of a column, and these in their order.
+    """Return (n_rows,) ranks among the distinct values of a column, and these values in order.
 
-    They are ranked by the leaves of a taxonomy, else numbers as numbers, else as text.
+    They are ordered by the leaves of a taxonomy, otherwise as numbers if all are numbers, otherwise as text.
 
     >>> rank_values(pa.chunked_array([["10", "9", "10"]]), "age", None)
     (array([1, 0, 1], dtype=int32), ('9', '10'))
@@ -308,7 +304,7 @@ def rank_values(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -
 
 
 def order_points(points: Sequence[CodeArray], sizes: Sequence[int], order: Order) -> IntArray | None:
-    """Return (n_points,) which point of the lexicographic order comes when; None if that order stays."""
+    """Return (n_points,) the points in another order than the lexicographic one; None if that order stays."""
     if order != "hilbert" or len(points) == 1:
         return None
     bits = max(max(int(size - 1).bit_length() for size in sizes), 1)
@@ -319,9 +315,9 @@ def order_points(points: Sequence[CodeArray], sizes: Sequence[int], order: Order
 
 
 def count_records(data: object, quasi: Sequence[str], sensitive: str) -> pa.Table:
-    """Count the records of a table, so that :func:`~shoal.agency.distribution.read_distribution` can read them.
+    """Count the records of a table for :func:`~shoal.agency.distribution.read_distribution`.
 
-    Only combinations that occur are in it, and so in the domain of a plan that is made from it.
+    It has only combinations that occur; they are the domain of a plan made from it.
 
     >>> past = pa.table({"name": ["a", "b", "c"], "age": [9, 40, 9], "illness": ["flu", "flu", "flu"]})
     >>> count_records(past, ["age"], "illness").to_pydict()
@@ -331,7 +327,7 @@ def count_records(data: object, quasi: Sequence[str], sensitive: str) -> pa.Tabl
     if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UsageError(f"column {repeated[0]!r} is named twice; name each column once")
     if reserved := [name for name in names if name in WEIGHTS]:
-        raise UsageError(f"column {reserved[0]!r} says how likely a row is; a table of records has no such column")
+        raise UsageError(f"column {reserved[0]!r} has the name of weights; a table of records has no weights")
     source = open_source(data)
     missing = dict.fromkeys(names, 0)
     found: list[pa.Table] = []

@@ -1,4 +1,4 @@
-"""The agreed domain of a campaign: its columns and the values that records can have, as it is sent."""
+"""The agreed domain of a campaign: its columns and their possible values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern="^
 
 
 class Received(BaseModel):
-    """What is received: no unknown keys, and no text for a number."""
+    """Strict input: no unknown keys, no strings in place of numbers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Attribute(Received):
-    """A column and its values."""
-
     name: Name
     values: Annotated[list[Name], Field(min_length=1)]
 
@@ -28,23 +26,22 @@ class Attribute(Received):
     @classmethod
     def _distinct(cls, values: list[str]) -> list[str]:
         if len(set(values)) != len(values):
-            raise ValueError("every value may be there once only")
+            raise ValueError("a value is listed twice")
         if not all(map(str.strip, values)):
-            raise ValueError("a value of blanks would be read as a missing one")
+            raise ValueError("a blank value would be read as missing")
         return values
 
 
 class Domain(Received):
-    """The agreed domain: what records can be like."""
+    """The quasi columns and the sensitive column, each with its possible values."""
 
     quasi: Annotated[list[Attribute], Field(min_length=1)]
     sensitive: Attribute
 
     @model_validator(mode="after")
     def _names(self) -> Domain:
-        names = self.names
-        if len(set(names)) != len(names):
-            raise ValueError("every column must have a name of its own")
+        if len(set(names := self.names)) != len(names):
+            raise ValueError("two columns have the same name")
         if any(name in RESERVED for name in names):
             raise ValueError(f"no column can be called {', '.join(RESERVED)}")
         return self
@@ -63,14 +60,14 @@ class Domain(Received):
 
     @classmethod
     def of_classes(cls, n_classes: int, sensitive: str, values: list[str]) -> Domain:
-        """Return the classes of a plan and its sensitive values; no campaign can have a column of classes."""
+        """Return the domain of counts by class; no campaign can have a column of this name."""
         numbers = Attribute.model_construct(name="class", values=list(map(str, range(1, n_classes + 1))))
         return cls.model_construct(quasi=[numbers], sensitive=Attribute.model_construct(name=sensitive, values=values))
 
     @classmethod
     def of(cls, document: Any) -> Domain:
-        """Read the domain of a campaign as its service or its file says it."""
+        """Read a campaign's domain from its service or file."""
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            raise InputError(f"this is no domain as campaigns have it: {error.errors()[0]['msg']}") from None
+            raise InputError(f"this is not the domain of a campaign: {error.errors()[0]['msg']}") from None

@@ -1,4 +1,4 @@
-"""From a distribution and a promise to a plan, and its file: classes, and the number of records to wait for."""
+"""Planning: classes and a number of records from a distribution and a promise, and the plan file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from shoal.agency.classes import (
-    Classes,
-    gather_classes,
-    greedy_classes,
-    independent_classes,
-    sum_values,
-)
+from shoal.agency.classes import Classes, gather_classes, greedy_classes, independent_classes, sum_values
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.agency.samples import (
     MARGIN,
     chances_of,
     check_delta,
     class_bound,
-    class_weights,
     classes_of_weight,
     enough_samples,
     failure_bound,
@@ -42,7 +35,7 @@ from shoal.agency.samples import (
 )
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.kernels import inline_kernel, kernel
+from shoal.core.kernels import find_starts, inline_kernel, kernel
 from shoal.release.forms import agreed
 from shoal.release.release import write_text
 
@@ -59,7 +52,7 @@ RECORDS: tuple[Records, ...] = ("paper", "tight", "linked")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Classes and numbers under which every owner's release keeps a promise, except with probability delta."""
+    """Classes and numbers of records with which releases satisfy the promise, except with probability delta."""
 
     distribution: JointDistribution
     arrangement: Arrangement
@@ -71,18 +64,17 @@ class Plan:
     m: Fraction
     n: int
     n_tight: int
-    records: int  # that an owner must have
-    linked: bool = False  # whether k records also remain of linked releases
+    records: int  # demanded of each owner
+    linked: bool = False  # whether linked releases also keep k records per class
 
     def failure(self, n: int) -> float:
-        """Return what the probability is at most that a release of n records misses the promise."""
-        if self.promise.model == agreed.ENTROPY:
-            raise UsageError("for entropy there is a number of records that is enough, but no bound for other numbers")
-        if self.linked:
-            raise UsageError("for linked releases there is a number of records that is enough, but no bound for others")
+        """Return an upper bound on the probability that a release of n records breaks the promise."""
+        if self.linked or self.promise.model == agreed.ENTROPY:
+            kind = "linked releases" if self.linked else "entropy"
+            raise UsageError(f"for {kind} the plan has a sufficient number of records, but no bound for other numbers")
         if self.promise.model == agreed.L_DIVERSITY:
             return failure_bound(self.distribution, self.classes.weights, 1, n, self.eta)
-        weights = class_weights(self.distribution, self.classes.number)
+        weights = sum_classes(self.distribution.point_weights(), self.classes.number)
         return failure_bound(self.distribution, weights, int(self.promise.least), n, self.eta)
 
 
@@ -97,24 +89,36 @@ def make_plan(
     arrangement: Arrangement = "contiguous",
     records: Records = "paper",
 ) -> Plan:
-    """Plan with a given p, or with the p that makes the most classes from a given number of samples.
+    """Plan for a given p, or for the p that makes the most classes from a given number of samples.
 
-    Without either, the samples are as many as were counted. A p that was chosen is then raised as far as the classes
-    stay the same, so that fewer records are enough. A whole number l is the promise of l values, (l,delta)-diversity.
-    There, owners must have the paper's number of records or the tight one; other promises have one number. For k
-    records, it may be the number with which k also remain of linked releases.
+    Without either, the samples are the counted records. A chosen p is then raised as far as the
+    classes stay the same, which lowers the number of records. *promise* may be a whole number l, which means
+    (l,delta)-diversity. Its owners need the paper's number of records or the tight one; other promises have one number.
+    For k-anonymity, ``linked`` is the number of records with which k also remain in linked releases.
     """
     kept = promise if isinstance(promise, agreed.Promise) else agreed.Promise(agreed.L_DIVERSITY, promise)
-    _check_wanted(kept, delta, p, samples, eta, arrangement, records)
+    check_delta(delta)
+    if p is not None and samples is not None:
+        raise UsageError("give p or the number of samples, not both")
+    if samples is not None and samples < 1:
+        raise UsageError(f"the number of samples must be at least 1, got {samples}")
+    if arrangement not in ARRANGEMENTS:
+        raise UsageError(f"unknown arrangement {arrangement!r}; known are {', '.join(ARRANGEMENTS)}")
+    if records not in RECORDS:
+        raise UsageError(f"unknown number of records {records!r}; known are {', '.join(RECORDS)}")
+    if p is not None and p <= 0:
+        raise UsageError(f"p must be above 0, got {float(p):g}")
+    subtract_eta(Fraction(1) if p is None else p, eta)
+    _check_promise(kept, eta, arrangement, records)
     if p is None and samples is None and not distribution.counted:
-        raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
+        raise UsageError("give p or a number of samples: probabilities do not determine the number of records")
     n_samples = samples or distribution.total
-    if kept.model != agreed.L_DIVERSITY:  # there is one number of records, and m is the number of classes
+    if kept.model != agreed.L_DIVERSITY:  # one number of records; m is the number of classes
         linked = records == "linked"
         number, n = _close_classes(distribution, kept, delta, p or n_samples, eta, linked)
-        lightest = distribution.probability(int(class_weights(distribution, number).min()))
+        lightest = distribution.probability(int(sum_classes(distribution.point_weights(), number).min()))
         if p is not None and lightest < p:
-            raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
+            raise UnreachableError(f"the probability of all points together is below {float(p):g}; choose a smaller p")
         n_classes = int(number.max()) + 1
         classes = Classes(number, np.empty((n_classes, 0), np.int64), np.empty((n_classes, 0), np.int32))
         m = Fraction(n_classes)
@@ -132,34 +136,13 @@ def make_plan(
     return Plan(distribution, arrangement, classes, kept, delta, chosen, eta, m, n, n_tight, needed)
 
 
-def _check_wanted(
-    promise: agreed.Promise,
-    delta: Fraction,
-    p: Fraction | None,
-    samples: int | None,
-    eta: Fraction,
-    arrangement: Arrangement,
-    records: Records,
-) -> None:
-    """Refuse what no plan can be made for, whatever the distribution is."""
-    check_delta(delta)
-    if p is not None and samples is not None:
-        raise UsageError("give p or the number of samples, not both")
-    if samples is not None and samples < 1:
-        raise UsageError(f"the number of samples must be at least 1, got {samples}")
-    if arrangement not in ARRANGEMENTS:
-        raise UsageError(f"unknown arrangement {arrangement!r}; known are {', '.join(ARRANGEMENTS)}")
-    if records not in RECORDS:
-        raise UsageError(f"unknown number of records {records!r}; known are {', '.join(RECORDS)}")
-    if p is not None and p <= 0:
-        raise UsageError(f"p must be above 0, got {float(p):g}")
-    subtract_eta(Fraction(1) if p is None else p, eta)
+def _check_promise(promise: agreed.Promise, eta: Fraction, arrangement: Arrangement, records: Records) -> None:
     if promise.model != agreed.L_DIVERSITY and arrangement != "contiguous":
         raise UsageError(f"the arrangement {arrangement!r} is for l-diversity only; other classes are contiguous")
     if records == "linked" and promise.model != agreed.K_ANONYMITY:
         raise UsageError(
-            "records for linked releases are for k-anonymity: of l-diversity all numbers are, and of entropy only the "
-            "exact number of the smallest release would be enough"
+            "records for linked releases are for k-anonymity: l-diversity holds for linked releases with any number, "
+            "and entropy would need the exact number of the smallest release"
         )
     if eta and promise.model == agreed.ENTROPY:
         raise UsageError("an eta above 0 cannot be carried through to entropies; plan for l-diversity or k-anonymity")
@@ -173,7 +156,7 @@ def _close_classes(
     eta: Fraction,
     linked: bool,
 ) -> tuple[CodeArray, int]:
-    """Return classes for k records or an entropy, of a probability or as many as so many samples allow, and their N."""
+    """Return classes for k-anonymity or entropy, for a probability or a number of samples, and their N."""
     if promise.model == agreed.K_ANONYMITY:
         k = int(promise.least)
         if isinstance(size, int):
@@ -182,7 +165,7 @@ def _close_classes(
             number = classes_of_weight(distribution, size)
         if linked:
             return number, smallest(lambda n: least_linked(distribution, number, n, delta, eta) < k, delta)
-        return number, enough_samples(distribution, class_weights(distribution, number), k, delta, eta)
+        return number, enough_samples(distribution, sum_classes(distribution.point_weights(), number), k, delta, eta)
     l = float(promise.least)
     if isinstance(size, int):
         number = entropy_classes(distribution, l, delta, size)
@@ -192,10 +175,12 @@ def _close_classes(
 
 
 def plan_document(plan: Plan) -> dict[str, object]:
-    """Return what is written, with its digest; a plan that no owner could ever follow is refused."""
+    """Return the content of a plan file, with its digest; a plan that no owner could follow is refused."""
     if plan.n >= agreed.MOST_RECORDS:
-        raise UnreachableError(f"the plan would ask for {plan.n:.3g} records, more than any table has; take a larger p")
-    known = plan.distribution
+        raise UnreachableError(f"the plan would need {plan.n:.3g} records, more than any table has; choose a larger p")
+    known, number = plan.distribution, plan.classes.number
+    starts = find_starts([number])
+    runs = zip((number[starts] + 1).tolist(), np.diff(np.append(starts, len(number))).tolist(), strict=True)
     document: dict[str, object] = {
         "format": agreed.FORMAT,
         "kind": agreed.KIND,
@@ -215,14 +200,14 @@ def plan_document(plan: Plan) -> dict[str, object]:
         "m": float(plan.m),
         "classes": plan.classes.n_classes,
         "points": [column.tolist() for column in known.points],
-        "runs": _run_lengths(plan.classes.number),
+        "runs": [list(run) for run in runs],
         "values": plan.classes.values.tolist() if plan.classes.values.size else [],
     }
     return {**document, "digest": agreed.digest_plan(document)}
 
 
 def round_toward(value: Fraction, end: float) -> float:
-    """Return the float nearest to a fraction on the side of *end*, or the float that a decimal is written as.
+    """Return the nearest float on the side of *end*, or the float whose decimal is exactly the fraction.
 
     >>> round_toward(Fraction("0.1"), 0.0), round_toward(Fraction(1, 3), 0.0) <= Fraction(1, 3)
     (0.1, True)
@@ -233,7 +218,7 @@ def round_toward(value: Fraction, end: float) -> float:
 
 
 def write_plan(plan: Plan, path: Path) -> dict[str, object]:
-    """Write a plan to a new file and return what is in it."""
+    """Write a plan to a new file and return its content."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists already; choose another file or remove it first")
     document = plan_document(plan)
@@ -242,16 +227,10 @@ def write_plan(plan: Plan, path: Path) -> dict[str, object]:
     return document
 
 
-def _run_lengths(number: CodeArray) -> list[list[int]]:
-    first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(np.diff(number)) + 1))
-    lengths = np.diff(np.append(first, len(number)))
-    return [list(pair) for pair in zip((number[first] + 1).tolist(), lengths.tolist(), strict=True)]
-
-
-FEWEST = 3  # records of a class, from which on more records make a low entropy less probable
+FEWEST = 3  # records of a class; from here on, more records make a low entropy less probable
 SHARES = tuple(Fraction(eighths, 8) for eighths in (2, 3, 4, 5, 6, 7))
 USUAL_SHARE = Fraction(1, 2)
-WORK_FOR_ENTRY = 200  # one try takes so much longer than reading entries, about
+WORK_FOR_ENTRY = 200  # approximate time of one try, in reads of all entries
 _NONE = Fraction(0)
 
 
@@ -260,8 +239,8 @@ def close_by_entropy(
 ) -> CodeArray:
     """Return (n_points,) runs of points, each with a probability of at least p and an entropy well above ln l.
 
-    Above it by a share of what the entropy of all records together is above it. An entropy just above ln l would need
-    records without end. Proofs are in ``docs/l-delta-proofs.md``.
+    The margin is a share of the difference between the entropy of all records and ln l: classes with an entropy just
+    above ln l would need an unbounded number of records. Proofs are in ``docs/l-delta-proofs.md``.
     """
     if not 0 < p <= 1:
         raise UsageError(f"p must be above 0 and at most 1, got {float(p):g}")
@@ -270,19 +249,19 @@ def close_by_entropy(
 
 
 def _spare_entropy(distribution: JointDistribution, l: float) -> float:
-    """Return by how much the entropy of all records together is above ln l, rounded down."""
+    """Return the entropy of all records together minus ln l, rounded down."""
     whole = float(class_entropies(distribution, np.zeros(distribution.n_points, dtype=np.int32))[0][0])
     spare = whole - math.log(l)
     if spare <= 2 * MARGIN * whole:
         raise UnreachableError(
             f"all records together have values of {distribution.sensitive!r} as varied as {math.exp(whole):.6g} "
-            f"equally frequent ones, so that no class can be sure of l = {l:g}; ask for a smaller l"
+            f"equally frequent ones: no class can be sure of l = {l:g}; choose a smaller l"
         )
     return spare * (1 - MARGIN)
 
 
 def class_entropies(distribution: JointDistribution, number: CodeArray) -> tuple[FloatArray, IntArray]:
-    """Return (n_classes,) the entropy of the sensitive values of each class, and how many values it has."""
+    """Return (n_classes,) the entropy of the sensitive values of each class, and the number of its values."""
     summed = sum_values(distribution, number)
     owner = np.repeat(np.arange(len(summed.start) - 1), summed.distinct)
     shares = summed.counts / np.bincount(owner, weights=summed.counts)[owner]
@@ -293,11 +272,11 @@ def class_entropies(distribution: JointDistribution, number: CodeArray) -> tuple
 def entropy_samples(distribution: JointDistribution, number: CodeArray, l: float, delta: Fraction) -> int:
     """Return N so that all classes have entropy >= ln l among N records with probability at least 1 - delta.
 
-    Half of delta pays for classes with too few records, half for entropies that come out too low. Every class must
-    have an entropy above ln l in the distribution itself, which must be exact.
+    Half of delta covers classes with too few records, half entropies that are too low. Every class must have an entropy
+    above ln l in the distribution itself, which must be exact.
     """
     records = records_wanted(distribution, number, l, delta)
-    chances = chances_of(class_weights(distribution, number), distribution.total, _NONE)
+    chances = chances_of(sum_classes(distribution.point_weights(), number), distribution.total, _NONE)
     wanted, group = np.unique(records, return_inverse=True)
 
     def failing(n: int) -> float:
@@ -307,7 +286,7 @@ def entropy_samples(distribution: JointDistribution, number: CodeArray, l: float
 
 
 def entropy_classes(distribution: JointDistribution, l: float, delta: Fraction, n: int) -> CodeArray:
-    """Return as many classes as are found for which n records are enough, trying several shares of the entropy."""
+    """Return the largest number of classes found for which n records suffice, over several shares of the entropy."""
     check_delta(delta)
     limit = float(delta / 2) * (1 - MARGIN)
     weights, spare = distribution.point_weights(), _spare_entropy(distribution, l)
@@ -335,14 +314,14 @@ def entropy_classes(distribution: JointDistribution, l: float, delta: Fraction, 
     made = [number for number in map(best, SHARES) if number is not None]
     if not made:
         raise UnreachableError(
-            f"{n:,} samples are too few for an entropy of ln {l:g} and delta = {float(delta):g}, even with everybody "
-            "in one class; collect more, or ask for a smaller l or a larger delta"
+            f"{n:,} samples are too few for an entropy of ln {l:g} and delta = {float(delta):g}, even with all records "
+            "in one class; collect more, or choose a smaller l or a larger delta"
         )
     return max(made, key=lambda number: int(number.max()))
 
 
 def records_wanted(distribution: JointDistribution, number: CodeArray, l: float, delta: Fraction) -> IntArray:
-    """Return (n_classes,) with how many records each class misses ln l no more probably than its part of delta / 2."""
+    """Return (n_classes,) the records with which each class misses ln l with at most its part of delta / 2."""
     check_delta(delta)
     if l < 1:
         raise UsageError(f"l must be at least 1, got {l:g}")
@@ -350,14 +329,14 @@ def records_wanted(distribution: JointDistribution, number: CodeArray, l: float,
     spare = entropy * (1 - MARGIN) - math.log(l) * (1 + MARGIN)
     if short := int((spare <= 0).sum()):
         raise UnreachableError(
-            f"{short:,} of {len(spare):,} classes have no entropy above ln l = {math.log(l):.6g} even in the "
-            "distribution; make larger classes or ask for a smaller l"
+            f"in the distribution, {short:,} of {len(spare):,} classes have an entropy of at most ln l = "
+            f"{math.log(l):.6g}; make larger classes or choose a smaller l"
         )
     return _records(spare, values.astype(np.float64), float(delta) / 2 / len(spare))
 
 
 def fewer_bound(records: IntArray, n: int, chances: FloatArray) -> FloatArray:
-    """Return what Pr[Binomial(n, chance) < records] is at most, by Chernoff: quick, and 1 where nothing is said."""
+    """Return an upper bound on Pr[Binomial(n, chance) < records] by Chernoff; 1 if Chernoff gives no bound."""
     share = (records - 1) / n
     with np.errstate(divide="ignore", invalid="ignore"):
         upper = np.where(share > 0, share * np.log(share / chances), 0.0)
@@ -367,7 +346,7 @@ def fewer_bound(records: IntArray, n: int, chances: FloatArray) -> FloatArray:
 
 
 def entropy_tail(records: FloatArray, spare: FloatArray, values: FloatArray) -> FloatArray:
-    """Return what the probability is at most that so many records of a class have an entropy of ln l or less.
+    """Return an upper bound on the probability that this many records of a class have an entropy of at most ln l.
 
     exp(-2 n e^2 / (1 + ln n)^2) with e = spare - ln(1 + (values - 1)/n); 1 if e is not positive.
     """
@@ -376,11 +355,11 @@ def entropy_tail(records: FloatArray, spare: FloatArray, values: FloatArray) -> 
 
 
 def _records(spare: FloatArray, values: FloatArray, limit: float) -> IntArray:
-    """Return the smallest numbers of records, from 3 on, whose tail is below the limit: it falls from there."""
+    """Return the smallest numbers of records, at least 3, whose tail is below the limit: the tail falls from 3 on."""
     low = np.full(len(spare), FEWEST - 1, dtype=np.int64)
     high = np.full(len(spare), 2**40, dtype=np.int64)
     if (entropy_tail(high.astype(np.float64), spare, values) > limit).any():
-        raise UnreachableError("a class has so little entropy above ln l that no number of records is enough")
+        raise UnreachableError("the entropy of a class is so close to ln l that no number of records suffices")
     while (high - low > 1).any():
         middle = (low + high) // 2
         fails = entropy_tail(middle.astype(np.float64), spare, values) > limit
@@ -392,7 +371,7 @@ def _records(spare: FloatArray, values: FloatArray, limit: float) -> IntArray:
 
 @inline_kernel
 def _add_point(entries: Entries, point: int, sums: IntArray) -> tuple[int, float]:
-    """Add a point to the sums of a class; return its weight, and by how much the sum of w ln w grows."""
+    """Add a point to the sums of a class; return its weight and the increase of the sum of w ln w."""
     weight = 0
     logs = 0.0
     for entry in range(entries.starts[point], entries.starts[point + 1]):
@@ -408,9 +387,9 @@ def _add_point(entries: Entries, point: int, sums: IntArray) -> tuple[int, float
 
 @kernel
 def _close_varied(entries: Entries, threshold: int, least: float) -> CodeArray:
-    """Return (n_points,) the class of each point: a new one begins once weight and entropy of the last suffice.
+    """Return (n_points,) the class of each point; a class ends once its weight and entropy suffice.
 
-    An unfinished tail joins the class before it, and with it the one before that, until they suffice together.
+    An unfinished tail joins the class before it, and further ones, until they suffice together.
     """
     n_points = len(entries.starts) - 1
     number = np.empty(n_points, dtype=np.int32)

@@ -1,8 +1,7 @@
 """How many records make classes safe: Rameshwar and Tandon, Algorithm 1 and Theorems 4.4 and 4.5.
 
-With N independent records, every class shows at least l sensitive values with probability at least 1 - delta; or, for
-(k,delta)-anonymity, has at least k records (proofs in ``docs/l-delta-proofs.md``). Nothing is rounded so that a promise
-could fail: N up, probabilities of failure up.
+With N independent records, every class shows at least l sensitive values, or has at least k records, with probability
+at least 1 - delta (proofs in ``docs/l-delta-proofs.md``). Rounding is conservative: N up, probabilities of failure up.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
 
@@ -23,23 +21,22 @@ from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.kernels import kernel
 
-MARGIN = 1e-9  # by which a sum in floating point must stay below its limit
+MARGIN = 1e-9  # a floating-point sum must be below its limit by this share
 MOST_SAMPLES = 2**62
 FEWEST_TRIES = 12
 MOST_TRIES = 200
-WORK = 10**8  # entries that may be read to look for more classes: some seconds
-_ROUNDING = 1e-7  # logarithms of up to a million terms are added up
+WORK = 10**8  # entries that a search for more classes may read: a few seconds
+_ROUNDING = 1e-7  # error of a sum of up to a million logarithms
 _PRECISION = 60
 _NEAR = Decimal(10) ** -40
 _EXACT_BITS = 10**7
-Weigh: TypeAlias = Callable[[Fraction], IntArray] | None  # classes for a p, as the weights of their values
-_SMALLEST = Fraction(1, 2**62)  # smaller ones need more than 2^62 records
+_SMALLEST = Fraction(1, 2**62)  # a smaller p would need more than 2^62 records
 
 
 def class_bound(n_points: int, rest: Fraction, l: int, p: Fraction) -> Fraction:
-    """Return m, which no number of classes exceeds: min(|Q|, 1/(l p), (p_l + p_{l+1} + ...)/p), Lemma 4.3.
+    """Return m = min(|Q|, 1/(l p), (p_l + p_{l+1} + ...)/p), an upper bound on the number of classes (Lemma 4.3).
 
-    *rest* is that sum of the probabilities of all sensitive values but the l - 1 likeliest.
+    *rest* is the sum p_l + p_{l+1} + ... of the probabilities of all but the l - 1 most frequent sensitive values.
 
     >>> class_bound(3000, Fraction(41, 50), l=10, p=Fraction(2, 10000))
     Fraction(500, 1)
@@ -53,19 +50,19 @@ def check_delta(delta: Fraction) -> None:
 
 
 def subtract_eta(p: Fraction, eta: Fraction) -> Fraction:
-    """Return p - eta, which p certainly is if the distribution is off by at most eta in total variation."""
+    """Return p - eta, a lower bound on p if the distribution is off by at most eta in total variation."""
     if not 0 <= eta < 1:
         raise UsageError(f"eta must be at least 0 and below 1, got {float(eta):g}")
     if p <= eta:
         raise UnreachableError(
-            f"p = {float(p):.6g} is not above eta = {float(eta):.6g}: what is this rare could as well never occur; "
-            "take a larger p or a better known distribution"
+            f"p = {float(p):.6g} is not above eta = {float(eta):.6g}: such a rare value may never occur; choose a "
+            "larger p or a better known distribution"
         )
     return p - eta
 
 
 def paper_samples(m: Fraction, l: int, p: Fraction, delta: Fraction, eta: Fraction = Fraction(0)) -> int:
-    """Return N of Algorithm 1, rounded up: the smallest with m l (1 - p)^N <= delta, for p - eta in place of p.
+    """Return N of Algorithm 1: the smallest N with m l (1 - (p - eta))^N <= delta.
 
     >>> paper_samples(Fraction(500), 10, Fraction("0.0002"), Fraction("0.01"))
     65606
@@ -76,9 +73,10 @@ def paper_samples(m: Fraction, l: int, p: Fraction, delta: Fraction, eta: Fracti
     if ratio <= 1 or sure >= 1:
         return 1
     if sure < _SMALLEST:
-        raise UnreachableError(f"p = {float(p):.6g} would need more records than can be counted; take a larger p")
+        raise UnreachableError(f"p = {float(p):.6g} would need more records than can be counted; choose a larger p")
     with decimal.localcontext(prec=_PRECISION):
-        quotient = _ln(ratio) / -_ln(1 - sure)
+        over, under = ((Decimal(one.numerator) / Decimal(one.denominator)).ln() for one in (ratio, 1 - sure))
+        quotient = over / -under
         nearest = int(quotient.to_integral_value(decimal.ROUND_HALF_EVEN))
         if abs(quotient - nearest) >= _NEAR:
             return int(quotient.to_integral_value(decimal.ROUND_CEILING))
@@ -89,11 +87,10 @@ def paper_samples(m: Fraction, l: int, p: Fraction, delta: Fraction, eta: Fracti
 def enough_samples(
     distribution: JointDistribution, weights: IntArray, k: int, delta: Fraction, eta: Fraction = Fraction(0)
 ) -> int:
-    """Return the smallest N at which the sum over weights of Pr[Binomial(N, weight) < k] is at most delta.
+    """Return the smallest N for which the sum over weights of Pr[Binomial(N, weight) < k] is at most delta.
 
-    With k records of each class, and the weights of classes; or, for l values, with one record of each of their l
-    likeliest values and the weights of these: the same union bound as in Theorem 4.4, for the classes that were made
-    and without replacing each probability by p.
+    For k records per class, *weights* are the weights of the classes. For l values, k is 1 and they are the weights of
+    each class's l most frequent values: the union bound of Theorem 4.4 without replacing each probability by p.
     """
     check_delta(delta)
     chances, times = _distinct_chances(distribution, weights, eta)
@@ -103,14 +100,14 @@ def enough_samples(
 def failure_bound(
     distribution: JointDistribution, weights: IntArray, k: int, n: int, eta: Fraction = Fraction(0)
 ) -> float:
-    """Return what the probability is at most that, of n records, fewer than k are in some of these weights."""
+    """Return an upper bound on the probability that fewer than k of n records have some of these weights."""
     if n < 0:
         raise UsageError(f"the number of samples must be at least 0, got {n}")
     return min(1.0, _sum_tails(k, n, *_distinct_chances(distribution, weights, eta)))
 
 
 def compose_delta(delta: Fraction, releases: int) -> Fraction:
-    """Return t delta: so probably may t linked releases, or any of them, fall below l (Theorem 4.5).
+    """Return t delta, an upper bound on the probability that t linked releases, or any of them, fail (Theorem 4.5).
 
     >>> compose_delta(Fraction("0.01"), 3)
     Fraction(3, 100)
@@ -122,12 +119,17 @@ def compose_delta(delta: Fraction, releases: int) -> Fraction:
 
 
 def p_for_samples(
-    distribution: JointDistribution, l: int, delta: Fraction, n: int, eta: Fraction = Fraction(0), tight: Weigh = None
+    distribution: JointDistribution,
+    l: int,
+    delta: Fraction,
+    n: int,
+    eta: Fraction = Fraction(0),
+    tight: Callable[[Fraction], IntArray] | None = None,
 ) -> Fraction:
-    """Return the smallest p for which n records suffice: N(p) falls with p, and smaller p make no fewer classes.
+    """Return the smallest p for which n records suffice; N(p) falls with p, and a smaller p makes no fewer classes.
 
-    Useful are only probabilities that sums of entries can have, whole numbers of 1/total, so that bisection ends. N is
-    the paper's or, if *tight* gives the weights of the classes for each p, the smallest that these classes need.
+    The search is a bisection over multiples of 1/total, the only probabilities that sums of entries can have. N is the
+    paper's number or, if *tight* returns the classes' weights for a p, the smallest number that these classes need.
     """
     check_delta(delta)
     check_l(distribution, l)
@@ -146,37 +148,33 @@ def p_for_samples(
     least = count_needed(highest)
     if least > n:
         raise UnreachableError(
-            f"{n:,} samples are too few for l = {l} and delta = {float(delta):g}, even with everybody in one class: "
-            f"at least {least:,} are needed; collect more, or ask for a smaller l or a larger delta"
+            f"{n:,} samples are too few for l = {l} and delta = {float(delta):g}, even with all records in one class: "
+            f"at least {least:,} are needed; collect more, or choose a smaller l or a larger delta"
         )
     weights = range(lowest, highest)
     return distribution.probability(lowest + bisect_left(weights, True, key=lambda weight: count_needed(weight) <= n))
 
 
 def smallest(failing: Callable[[int], float], delta: Fraction) -> int:
-    """Return the smallest N at which a falling bound, computed in floating point, is below delta with a margin."""
+    """Return the smallest N at which a falling floating-point bound is below delta by a margin."""
     limit = float(delta) * (1 - MARGIN)
     high = 1
     while failing(high) > limit:
         high *= 2
         if high > MOST_SAMPLES:
-            raise UnreachableError("no number of samples that could ever be collected is enough; take larger classes")
+            raise UnreachableError("no number of samples that could be collected suffices; choose larger classes")
     untried = range(high // 2 + 1, high)  # half of it fails, or is 0
     return untried.start + bisect_left(untried, True, key=lambda n: failing(n) <= limit)
 
 
 def chances_of(weights: IntArray, total: int, eta: Fraction) -> FloatArray:
-    """Return weights as probabilities, less eta, rounded down."""
+    """Return weights as probabilities minus eta, rounded down."""
     return np.clip(weights / total * (1 - 1e-15) - float(eta) * (1 + 1e-15), 0.0, 1.0)
-
-
-def _ln(value: Fraction) -> Decimal:
-    return (Decimal(value.numerator) / Decimal(value.denominator)).ln()
 
 
 @kernel
 def _lower_tails(k: int, n: int, ways: float, chances: FloatArray) -> FloatArray:
-    """Return Pr[Binomial(n, chance) < k]: the term of k - 1 and those below, until they are too small to count."""
+    """Return Pr[Binomial(n, chance) < k]: the terms from k - 1 down, until the rest is negligible."""
     tails = np.ones(len(chances), dtype=np.float64)
     for at in range(len(chances)):
         chance = chances[at]
@@ -189,7 +187,7 @@ def _lower_tails(k: int, n: int, ways: float, chances: FloatArray) -> FloatArray
         for i in range(k - 1, 0, -1):
             term *= i / (n - i + 1) * ((1 - chance) / chance)
             total += term
-            if term * i < total * 1e-16:  # terms fall, so all that are left are less than this
+            if term * i < total * 1e-16:  # terms fall, so this bounds the sum of the rest
                 total += term * i
                 break
         tails[at] = total
@@ -197,12 +195,12 @@ def _lower_tails(k: int, n: int, ways: float, chances: FloatArray) -> FloatArray
 
 
 def classes_of_weight(distribution: JointDistribution, p: Fraction) -> CodeArray:
-    """Return (n_points,) classes that each have a probability of at least p: the most that runs can make."""
+    """Return (n_points,) the most classes that runs of points can make, each with a probability of at least p."""
     if not 0 < p <= 1:
         raise UsageError(f"p must be above 0 and at most 1, got {float(p):g}")
     threshold = distribution.threshold(p)
     if threshold > int(distribution.weights.sum()):
-        raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
+        raise UnreachableError(f"the probability of all points together is below {float(p):g}; choose a smaller p")
     return _close(distribution.point_weights(), threshold)
 
 
@@ -211,13 +209,7 @@ def _close(weights: IntArray, threshold: int) -> CodeArray:
     return close_classes(Entries(each, np.zeros(len(weights), dtype=np.int32), weights, 1), 1, threshold)
 
 
-def class_weights(distribution: JointDistribution, number: CodeArray) -> IntArray:
-    """Return (n_classes,) the weight of each class."""
-    return sum_classes(distribution.point_weights(), number)
-
-
 def sum_classes(weights: IntArray, number: CodeArray) -> IntArray:
-    """Return (n_classes,) the sum of the weights of each class's points."""
     sums = np.zeros(int(number.max()) + 1, dtype=np.int64)
     np.add.at(sums, number, weights)
     return sums
@@ -226,7 +218,7 @@ def sum_classes(weights: IntArray, number: CodeArray) -> IntArray:
 def least_linked(
     distribution: JointDistribution, number: CodeArray, n: int, delta: Fraction, eta: Fraction = Fraction(0)
 ) -> int:
-    """Return how many records every class keeps if t releases of n or more are linked, but with probability t delta.
+    """Return how many records every class keeps if t releases of n or more are linked, except with probability t delta.
 
     Each count of a class and a value falls below its binomial quantile with at most an equal share of delta, and
     linking leaves the smallest count (``docs/l-delta-beyond.md``).
@@ -242,7 +234,7 @@ def least_linked(
 def k_classes(
     distribution: JointDistribution, k: int, delta: Fraction, n: int, eta: Fraction = Fraction(0), linked: bool = False
 ) -> CodeArray:
-    """Return the classes of at least some probability, as small a one as n records are enough for, also if *linked*."""
+    """Return classes of the smallest weight found for which n records suffice; if *linked*, also after linking."""
     check_delta(delta)
     limit = float(delta) * (1 - MARGIN)
     weights = distribution.point_weights()
@@ -257,14 +249,14 @@ def k_classes(
     made = most_classes(lambda threshold: _close(weights, threshold), enough, weights, low, high, distribution.n_points)
     if made is None:
         raise UnreachableError(
-            f"{n:,} samples are too few for k = {k} and delta = {float(delta):g}, even with everybody in one class; "
-            "collect more, or ask for a smaller k or a larger delta"
+            f"{n:,} samples are too few for k = {k} and delta = {float(delta):g}, even with all records in one class; "
+            "collect more, or choose a smaller k or a larger delta"
         )
     return made
 
 
 def lightest(distribution: JointDistribution, k: int, limit: float, n: int, eta: Fraction) -> int:
-    """Return the smallest weight of a class that has fewer than k of n records no more probably than the limit."""
+    """Return the smallest weight whose class has fewer than k of n records with a probability of at most *limit*."""
 
     def rare(weight: int) -> bool:
         return float(fewer_than(k, n, chances_of(np.array([weight]), distribution.total, eta))[0]) <= limit
@@ -274,19 +266,18 @@ def lightest(distribution: JointDistribution, k: int, limit: float, n: int, eta:
 
 
 def _distinct_chances(distribution: JointDistribution, sums: IntArray, eta: Fraction) -> tuple[FloatArray, FloatArray]:
-    """Return the distinct probabilities of weights, less eta and rounded down, and how often each occurs."""
+    """Return the distinct probabilities of weights, minus eta and rounded down, and how often each occurs."""
     weights, times = np.unique(sums, return_counts=True)
     subtract_eta(distribution.probability(int(weights[0])), eta)
     return chances_of(weights, distribution.total, eta), times.astype(np.float64)
 
 
 def _sum_tails(k: int, n: int, chances: FloatArray, times: FloatArray) -> float:
-    """Return the sum over classes of the probability that they have fewer than k of n records."""
     return float((times * fewer_than(k, n, chances)).sum())
 
 
 def fewer_than(k: int, n: int, chances: FloatArray) -> FloatArray:
-    """Return Pr[Binomial(n, chance) < k] for each chance, rounded up; 1 where k - 1 is above the mean.
+    """Return Pr[Binomial(n, chance) < k] for each chance, rounded up; 1 if k - 1 is above the mean.
 
     >>> fewer_than(2, 3, np.array([0.5])).round(6)  # (1 + 3) / 8
     array([0.5])
@@ -307,12 +298,11 @@ def most_classes(
     high: int,
     work: int,
 ) -> CodeArray | None:
-    """Return classes for the lowest threshold found at which the samples are enough; None if they never are.
+    """Return classes for the lowest threshold found at which the samples suffice; None if they never do.
 
-    ``make`` must give the same classes for every threshold up to the weight of its lightest class; *weights* are those
-    of the points. What is enough need not be so for every larger threshold, so bisection is followed by looking upwards
-    from *low*, below which nothing is enough. Both end when the tries are used up, of which there are the fewer the
-    more *work* one is.
+    ``make`` must return the same classes for every threshold up to the weight of its lightest class; *weights* are the
+    weights of all points. A larger threshold need not suffice whenever a smaller one does, so an upward search from
+    *low*, below which nothing suffices, follows the bisection. The more *work* one try is, the fewer tries there are.
     """
     tries = max(FEWEST_TRIES, min(MOST_TRIES, WORK // work))
     best = make(high)

@@ -1,10 +1,9 @@
-"""Tables of counts or probabilities over a campaign's domain: checked, kept as codes, and added up exactly.
+"""Tables of counts or probabilities over a campaign's domain: checked, stored as codes, and added exactly.
 
-Such a table has columns 0, 1, ... of codes into the values of the domain, and ``weight``: whole numbers are counts, all
-else probabilities as they were written. Counts of classes by values are made by owners, checked by the service, and
-linked for clients: without identities they are all that an anonymized table says of its people (Rameshwar and Tandon,
-2.3), so they show nothing that the published rows do not. What they cannot show is that a published file has them.
-What else is sent to the service, campaigns and registrations of releases, is read here too; rows of people never are.
+Such a table has columns 0, 1, ... of codes into the domain's values, and ``weight``: integers are counts, everything
+else is probabilities as written. Counts by class and value contain all that an anonymized table states about its people
+(Rameshwar and Tandon, 2.3), so they reveal no more than the published rows. They cannot prove that a published file has
+them. The module also reads campaign files and makes registrations of releases; neither contains rows of people.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from shoal.taxonomies.parse import decimal_numbers, texts, whole_numbers
 LARGEST = 2**62
 LONGEST = 100  # digits of a probability
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)  # a class and a value share a key of 64 bits
-_CELLS = 1 << 22  # counts that are looked at together
-_AGREES = 1e-9  # claims may differ so much from what is found
+_CELLS = 1 << 22  # counts of a batch of classes
+_AGREES = 1e-9  # tolerated difference between claimed and computed values
 _WEIGHT = "weight"
 
 
 def code_rows(columns: Sequence[pa.Array], weights: pa.Array, domain: Domain, where: str) -> pa.Table:
-    """Return rows of texts as codes; values outside the domain and repeated rows are an error that names columns only.
+    """Return text rows as codes; values outside the domain and repeated rows are errors that name columns only.
 
     >>> domain = Domain.of({"quasi": [{"name": "sex", "values": ["F", "M"]}],
     ...                     "sensitive": {"name": "illness", "values": ["flu", "gout"]}})
@@ -61,15 +60,11 @@ def code_rows(columns: Sequence[pa.Array], weights: pa.Array, domain: Domain, wh
         pc.index_in(column, value_set=pa.array(values, pa.string()))
         for column, values in zip(columns, domain.values, strict=True)
     ]
-    if any(column.null_count for column in codes):
-        outside = [
-            f"{name!r} ({column.null_count:,})"
-            for name, column in zip(domain.names, codes, strict=True)
-            if column.null_count
-        ]
+    missing = {name: column.null_count for name, column in zip(domain.names, codes, strict=True)}
+    if outside := [f"{name!r} ({count:,})" for name, count in missing.items() if count]:
         raise InputError(
             f"{where} has rows whose values are missing or outside the campaign's domain, in the columns "
-            f"{', '.join(outside)}; nothing was kept of it"
+            f"{', '.join(outside)}; correct them and send the table again"
         )
     key = pack([column.to_numpy(zero_copy_only=False) for column in codes], domain.sizes)
     if repeated := len(key) - len(np.unique(key)):
@@ -79,27 +74,27 @@ def code_rows(columns: Sequence[pa.Array], weights: pa.Array, domain: Domain, wh
 
 
 def read_rows(columns: list[str], rows: list[Any], domain: Domain, *, probabilities: bool, most: int) -> pa.Table:
-    """Check rows as they are sent: what is no text of the domain or no number is an error."""
+    """Check the rows of a request: every cell must be a text of the domain or a number."""
     weights = ("count", "probability") if probabilities else ("count",)
     weight = next((name for name in weights if sorted(columns) == sorted([*domain.names, name])), None)
     if weight is None:
         named, wanted = ", ".join(map(repr, domain.names)), " or ".join(map(repr, weights))
-        raise InputError(f"the columns must be those of the campaign ({named}) and {wanted}")
+        raise InputError(f"the columns must be the campaign's ({named}) and {wanted}")
     if len(rows) > most:
-        raise InputError(f"a table may have {most:,} rows, this one has {len(rows):,}")
+        raise InputError(f"a table may have at most {most:,} rows; this one has {len(rows):,}")
     if set(map(type, rows)) != {list} or set(map(len, rows)) != {len(columns)}:
         raise InputError(f"every row must have {len(columns)} values, one for each of its columns")
     cells = dict(zip(columns, zip(*rows, strict=True), strict=True))
     for name in domain.names:
         if set(map(type, cells[name])) != {str}:
-            raise InputError(f"column {name!r} must have texts only, as the domain has")
-    kept = _read_counts(cells[weight]) if weight == "count" else _read_probabilities(cells[weight])
+            raise InputError(f"column {name!r} must have texts only, as in the domain")
+    kept = (_read_counts if weight == "count" else _read_probabilities)(cells[weight])
     return code_rows([pa.array(cells[name], pa.string()) for name in domain.names], kept, domain, "the table")
 
 
 def _read_counts(cells: tuple[Any, ...]) -> pa.Array:
     if set(map(type, cells)) != {int} or min(cells) < 0:
-        raise InputError("column 'count' must have whole numbers from 0 on only")
+        raise InputError("column 'count' must have only whole numbers of at least 0")
     if sum(cells) >= LARGEST:
         raise InputError("column 'count' sums to 2^62 or more; shoal cannot count that far")
     return pa.array(cells, pa.int64())
@@ -112,21 +107,20 @@ def _read_probabilities(cells: tuple[Any, ...]) -> pa.Array:
             raise InputError("column 'probability' has texts that are too long for a number")
         written = pa.array(cells, pa.string())
         if invalid := int((~decimal_numbers(written)[1]).sum()):
-            raise InputError(f"column 'probability' has {invalid:,} texts that are no numbers")
+            raise InputError(f"column 'probability' has {invalid:,} texts that are not numbers")
         return written
     if not kinds <= {int, float} or not all(0 <= cell <= 1 for cell in cells):
-        raise InputError("column 'probability' must have numbers from 0 to 1 only, or decimal texts only")
+        raise InputError("column 'probability' must have only numbers from 0 to 1, or only decimal texts")
     return pa.array(list(map(float, cells)), pa.float64())
 
 
 def sum_records(table: pa.Table) -> int | None:
-    """Return how many records a table counts; None for probabilities."""
+    """Return the number of records that a table counts; None for probabilities."""
     weights = table.column(_WEIGHT)
     return int(pc.sum(weights).as_py()) if pa.types.is_integer(weights.type) else None
 
 
 def serialize(table: pa.Table) -> bytes:
-    """Return a table as it is kept."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
@@ -139,10 +133,10 @@ def deserialize(content: bytes) -> pa.Table:
 
 
 def pool(domain: Domain, tables: Sequence[pa.Table], order: Order, most_points: int) -> JointDistribution:
-    """Return the distribution that tables have together: several of counts, or one.
+    """Return the joint distribution of one table, or of several tables of counts.
 
-    Every combination of quasi values is part of the agreed domain if there are at most *most_points*; else only those
-    that a table names, be it with 0. All sensitive values are always part of it.
+    If the domain has at most *most_points* combinations of quasi values, it includes all of them; otherwise only
+    combinations that a table names, even with 0. It always includes all sensitive values.
     """
     if sum(sum_records(table) or 0 for table in tables) >= LARGEST:
         raise InputError("the owners' counts sum to 2^62 or more; shoal cannot count that far")
@@ -164,7 +158,7 @@ def pool(domain: Domain, tables: Sequence[pa.Table], order: Order, most_points: 
 
 
 def _list_silent(sizes: Sequence[int], table: pa.Table, most_points: int) -> pa.Table:
-    """Return rows with 0 for what the domain has beside what tables name: all points, and all sensitive values."""
+    """Return rows with 0 for the parts of the domain that tables may lack: all points, all sensitive values."""
     n_points = math.prod(sizes[:-1]) if math.prod(sizes[:-1]) <= most_points else 0
     points = np.unravel_index(np.arange(n_points), sizes[:-1])
     first = [table.column(place)[0].as_py() for place in range(len(sizes) - 1)]
@@ -178,14 +172,14 @@ def _list_silent(sizes: Sequence[int], table: pa.Table, most_points: int) -> pa.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassCounts:
-    """How many rows of each class have each value, for the pairs that occur."""
+    """The number of rows of each class with each value, without zeros."""
 
     keys: KeyArray  # (n_pairs,) ascending: class << 32 | value, both from 0
     counts: IntArray
 
     @classmethod
     def of_rows(cls, columns: list[str], rows: list[Any], plan: AgreedPlan, most: int) -> ClassCounts:
-        """Read counts as they are sent; what the plan does not know is an error that tells no value."""
+        """Read the counts of a request; classes or values outside the plan are errors that quote no value."""
         domain = Domain.of_classes(plan.classes, plan.sensitive, list(plan.sensitive_values))
         table = read_rows(columns, rows, domain, probabilities=False, most=most)
         owner, value, count = (column.to_numpy()[table.column(_WEIGHT).to_numpy() > 0] for column in table.columns)
@@ -201,7 +195,7 @@ class ClassCounts:
         return serialize(pa.table([pa.array(self.keys), pa.array(self.counts)], names=["key", "count"]))
 
     def link(self, other: ClassCounts) -> ClassCounts:
-        """Return the post-linkage data of every class: of each value the smaller count, if both have it.
+        """Return the linked counts of every class: the smaller count of each value that both have.
 
         >>> one, two = (ClassCounts(np.array(keys, np.uint64), np.array([5, 2])) for keys in ([1, 7], [1, 9]))
         >>> linked = one.link(ClassCounts(two.keys, np.array([3, 3])))
@@ -222,10 +216,10 @@ class ClassCounts:
 
 
 def check_counts(counts: ClassCounts, plan: AgreedPlan, rows: int, claimed: float) -> float:
-    """Return what the weakest class reaches; counts that break the plan's promise or the manifest are an error."""
+    """Return the value that the weakest class achieves; counts that break the promise or the manifest are errors."""
     total = int(counts.counts.sum())
     if total != rows:
-        raise InputError(f"the counts sum to {total:,} and manifest.rows is {rows:,}; register the release as it is")
+        raise InputError(f"the counts sum to {total:,}, but manifest.rows is {rows:,}; register the release unchanged")
     model, kept, achieved, n_values = make_model(plan), 0, [], len(plan.sensitive_values)
     value, numbers = (counts.keys & LOW).astype(np.int64), np.arange(plan.classes + 1, dtype=np.uint64)
     sparse = Histograms(np.searchsorted(counts.keys, numbers << HALF), value, counts.counts)
@@ -237,19 +231,19 @@ def check_counts(counts: ClassCounts, plan: AgreedPlan, rows: int, claimed: floa
         achieved.append(model.reach(classes, whole).min())
     if kept < plan.classes:
         raise InputError(
-            f"{plan.classes - kept:,} of {plan.classes:,} classes do not keep the plan's promise by these counts; "
-            "nothing was registered"
+            f"by these counts, {plan.classes - kept:,} of {plan.classes:,} classes break the plan's promise; nothing "
+            "was registered"
         )
     reached = float(min(achieved))
     if not math.isclose(claimed, reached, rel_tol=_AGREES, abs_tol=_AGREES):
-        raise InputError(f"manifest.guarantees claims {claimed:.6g}, and the counts reach {reached:.6g}")
+        raise InputError(f"manifest.guarantees claims {claimed:.6g}, but the counts achieve {reached:.6g}")
     return reached
 
 
 def find_class(plan: AgreedPlan, target: Mapping[str, str]) -> int:
-    """Return the class, from 0, of a person of whom the quasi values are known; the message repeats no value."""
+    """Return the class, from 0, of a person with known quasi values; the message quotes no value."""
     if set(target) != set(plan.quasi):
-        raise InputError(f"a target has a value for each of {', '.join(map(repr, plan.quasi))}, and no other column")
+        raise InputError(f"a target must have exactly the columns {', '.join(map(repr, plan.quasi))}")
     known = zip(plan.quasi, plan.quasi_values, strict=True)
     codes = [np.array([values.index(target[name]) if target[name] in values else -1]) for name, values in known]
     found = int(plan.locate(codes)[0])
@@ -265,7 +259,7 @@ _WHOLE = re.compile("-?[0-9]{1,9}")
 
 
 def count_by_domain(data: object, domain: Domain) -> dict[str, Any]:
-    """Count the records of a table by the domain, for a contribution; one outside of it is an error by column.
+    """Count the records of a table for a contribution; values outside the domain are errors by column.
 
     >>> domain = Domain.of({"quasi": [{"name": "sex", "values": ["F", "M"]}],
     ...                     "sensitive": {"name": "illness", "values": ["flu", "gout"]}})
@@ -276,27 +270,27 @@ def count_by_domain(data: object, domain: Domain) -> dict[str, Any]:
 
 
 def read_counts(data: object, domain: Domain, *, probabilities: bool = False) -> dict[str, Any]:
-    """Read a table of counts by the domain as it is sent; with *probabilities* its last column may be that instead.
+    """Read a table of counts, or with *probabilities* also of probabilities, as the body of a request.
 
-    Rows with 0 are kept: in a large domain they say that a combination belongs to it. Rows are in the order of the
-    domain's values, so that nothing is given by theirs.
+    Rows with 0 are kept: in a large domain they state that a combination belongs to it. Rows are sorted by the domain's
+    values, so their order reveals nothing.
     """
     source = open_source(data)
     known = WEIGHTS if probabilities else WEIGHTS[:1]
     given = [name for name in known if name in source.schema.names]
     if len(given) != 1:
         wanted = " or ".join(f"`{name}`" for name in known)
-        raise InputError(f"{source.name} needs one column {wanted}; if it has a row per person, give it as --data")
+        raise InputError(f"{source.name} needs one column {wanted}; if it has one row per person, use --data")
     names = [*domain.names, given[0]]
     if further := [name for name in source.schema.names if name not in names]:
-        raise InputError(f"{source.name} has columns that the campaign has not: {', '.join(map(repr, further))}")
+        raise InputError(f"{source.name} has columns outside the campaign: {', '.join(map(repr, further))}")
     table = pa.Table.from_batches(list(source.batches(names)))
     *columns, weights = (texts(table.column(name).combine_chunks()) for name in names)
     if given == ["count"]:
         numbers, valid = whole_numbers(weights)
         if wrong := int((~valid | (numbers < 0)).sum()):
             rows = f"{wrong:,} of {len(weights):,} rows have another value"
-            raise InputError(f"column 'count' of {source.name} must have whole numbers from 0 on; {rows}")
+            raise InputError(f"column 'count' of {source.name} must have whole numbers of at least 0; {rows}")
         weights = pa.array(numbers)
     elif missing := weights.null_count:
         raise InputError(f"column 'probability' of {source.name} lacks {missing:,} of {len(weights):,} values")
@@ -307,7 +301,6 @@ def read_counts(data: object, domain: Domain, *, probabilities: bool = False) ->
 
 
 def count_rows(data: object) -> int:
-    """Return how many rows a table has."""
     source = open_source(data)
     if source.n_rows is not None:
         return source.n_rows
@@ -315,7 +308,7 @@ def count_rows(data: object) -> int:
 
 
 def read_campaign(path: Path) -> dict[str, Any]:
-    """Return the body that opens the campaign of a YAML file; only what must be known here is checked here.
+    """Return the body that opens the campaign of a YAML file; the service checks the rest.
 
     ``quasi`` maps every quasi column to its values, in the order of importance: a list, or ``{from: 0, through: 105}``
     for whole numbers. ``sensitive`` maps the one sensitive column to its values.
@@ -323,17 +316,17 @@ def read_campaign(path: Path) -> dict[str, Any]:
     text = read_text(path)
     document, _ = load_with_lines(text, path.name)
     if not isinstance(document, dict):
-        raise PolicyError(f"{path.name} is no campaign: it must have the keys {', '.join(REQUIRED)}")
+        raise PolicyError(f"{path.name} is not a campaign: it must have the keys {', '.join(REQUIRED)}")
     if absent := [key for key in REQUIRED if key not in document]:
-        raise PolicyError(f"{path.name} lacks {', '.join(map(repr, absent))}, which every campaign has")
+        raise PolicyError(f"{path.name} lacks {', '.join(map(repr, absent))}, which every campaign needs")
     if not {"l", "k"} & set(document):
         raise PolicyError(f"{path.name} lacks 'l', the number that is promised, or 'k' for k-delta-anonymity")
     for key in document:
         if key not in (*REQUIRED, *OPTIONAL):
             hint = did_you_mean(key, (*REQUIRED, *OPTIONAL))
-            raise PolicyError(f"{path.name} has the key {key!r}, which campaigns have not{hint}")
-    # Values are texts as they stand there: 010 is no 8, and yes no truth.
-    written = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it knows nothing but texts, lists and mappings
+            raise PolicyError(f"{path.name} has an unexpected key {key!r}{hint}")
+    # Values stay as written: 010 is not 8, and yes is not true.
+    written = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes only texts, lists and mappings
     quasi, sensitive = (_read_columns(written[key], key, path.name) for key in ("quasi", "sensitive"))
     if len(sensitive) != 1:
         raise PolicyError(f"{path.name}: 'sensitive' must have one column, got {len(sensitive)}")
@@ -363,16 +356,13 @@ def _expand_values(given: Any, where: str) -> list[str]:
 
 
 def make_registration(folder: Path, *, progress: Progress | None = None) -> dict[str, Any]:
-    """Verify a release by a plan and return what registers it; one that does not hold is refused.
-
-    With it go its counts of classes by values, which say what its rows say.
-    """
+    """Verify a release by a plan and return the body that registers it, with its counts by class and value."""
     public = find_public(folder)
     if public is None:
-        raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
+        raise InputError(f"neither {folder} nor its folder public has a manifest.json; give the folder of a release")
     verification = verify(public, progress=progress)
     if not verification.verified:
-        raise VerificationError(f"{folder} does not hold what it promises: {'; '.join(verification.objections)}")
+        raise VerificationError(f"{folder} breaks its promise: {'; '.join(verification.objections)}")
     try:
         manifest = read_json((public / "manifest.json").read_bytes())
         files = {path.name: file_digest(path) for path in sorted(public.iterdir())}
@@ -380,7 +370,7 @@ def make_registration(folder: Path, *, progress: Progress | None = None) -> dict
         raise InputError(f"cannot read {folder}: {error.strerror or 'input or output error'}") from None
     stated = read_manifest(manifest)
     if stated.agreed is None:
-        raise UsageError(f"{folder} was not made by an agency's plan; make it with shoal agency apply")
+        raise UsageError(f"{folder} was not made by an agency's plan; use shoal agency apply")
     plan = read_plan(public / stated.agreed.file)
     domain = Domain.of_classes(plan.classes, plan.sensitive, list(plan.sensitive_values))
     counts = count_by_domain(public / stated.file, domain)

@@ -1,4 +1,4 @@
-"""What pages are made of: a visit with its form and project, answered by a template or elsewhere; the navigation."""
+"""Requests and answers of pages: visits, forms, templates, routes and the navigation."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from shoal.core.errors import ShoalError
+from shoal.core.errors import InputError, ShoalError
 from shoal.studio.project import Project, StaleError
 from shoal.studio.studio import Studio
 
-Content: TypeAlias = dict[str, Any]  # what a template shows, or a part of a policy document
+Content: TypeAlias = dict[str, Any]  # values of a template, or a part of a policy document
 
 _MOST_FIELDS = 20_000
 _STALE = 409
-SWAP = "shoal-swap"  # header of requests that want a part of a page
+SWAP = "shoal-swap"  # header of requests for a part of a page
 REVISION = "shoal-revision"  # header of answers about a project
 
 
 def require_policy(project: Project) -> str | None:
-    """Return None if the policy can be used, else what to do first."""
+    """Return what to do before the policy can be used, or None."""
     return "fix the policy first" if project.problems() else None
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One step of the navigation: *ready* says why it cannot be entered yet, or None if it can."""
+    """One step of the navigation; *ready* returns what to do before it can be opened, or None."""
 
     title: str
     path: str  # below /projects/{project}, e.g. "/columns"
@@ -47,7 +47,6 @@ class Place:
 
 @cache
 def page_modules() -> tuple[ModuleType, ...]:
-    """Return the modules of the pages, sorted by name."""
     home = importlib.import_module("shoal.studio.pages")
     found = sorted(each.name for each in pkgutil.iter_modules(home.__path__, prefix=f"{home.__name__}."))
     return tuple(importlib.import_module(name) for name in found)
@@ -55,27 +54,25 @@ def page_modules() -> tuple[ModuleType, ...]:
 
 @cache
 def places() -> tuple[Place, ...]:
-    """Return the steps in their order."""
-    found = [module.place for module in page_modules() if hasattr(module, "place")]
-    return tuple(sorted(found, key=lambda place: place.order))
+    return tuple(sorted((one.place for one in page_modules() if hasattr(one, "place")), key=lambda place: place.order))
 
 
 class Form(ImmutableMultiDict[str, str]):
-    """What a form sent, field by field; a field that was not sent is empty."""
+    """The fields of a form; a missing field is empty."""
 
-    def get(self, key: str, default: str = "") -> str:  # type: ignore[override]  # never None
+    def get(self, key: str, default: str = "") -> str:  # type: ignore[override]
         return str(super().get(key, default))
 
     @property
     def revision(self) -> int:
-        """The revision that the page showed; 0, which is always stale, if it names none."""
+        """The revision that the page showed; 0, which is always stale, if there is none."""
         text = self.get("revision")
         return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request: who asks for what, of which project."""
+    """One request, with its form and project."""
 
     request: Request
     studio: Studio
@@ -84,14 +81,13 @@ class Visit:
 
     @property
     def project(self) -> Project:
-        """The project that the path names."""
         if self.opened is None:
             raise HTTPException(404)
         return self.opened
 
     @property
     def swapping(self) -> bool:
-        """Whether a part of a page is asked for, not a page."""
+        """Whether the request is for a part of a page."""
         return SWAP in self.request.headers
 
     def at(self, path: str) -> str:
@@ -103,8 +99,16 @@ class Visit:
     def to(self, path: str) -> Response:
         return RedirectResponse(path, status_code=303)
 
+    async def read_body(self, name: str, largest: int) -> bytes:
+        """Return the body, or refuse one of more than *largest* bytes."""
+        body = bytearray()
+        async for part in self.request.stream():
+            body += part
+            if len(body) > largest:
+                raise InputError(f"{name} is larger than {largest >> 20} MB")
+        return bytes(body)
+
     def problem(self, message: str, status: int = 422) -> Response:
-        """Return a message: a notice for a part of a page, or a page of its own."""
         template = "notice.html" if self.swapping else "problem.html"
         return self.render(template, status, message=message, title="Failed", reload=self.swapping and status == _STALE)
 
@@ -114,27 +118,27 @@ Streaming = Callable[[Visit], Awaitable[Response]]
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """Fill in a template; every page knows the studio, the project and the navigation."""
+    """Render a template, which always gets the studio, the project and the navigation."""
     studio: Studio = request.app.state.studio
     project: Project | None = values.pop("project", None)
     text = studio.templates.get_template(template).render(
         studio=studio,
         project=project,
-        steps=[] if project is None else [_step(place, project, request.url.path) for place in places()],
+        steps=[] if project is None else [_describe_step(place, project, request.url.path) for place in places()],
         **values,
     )
     headers = {} if project is None else {REVISION: str(project.revision)}
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-def _step(place: Place, project: Project, path: str) -> dict[str, object]:
+def _describe_step(place: Place, project: Project, path: str) -> dict[str, object]:
     here = f"/projects/{project.id}{place.path}"
     current = path == here or path.startswith(f"{here}/")
     return {"title": place.title, "href": here, "current": current, "waiting": place.ready(project)}
 
 
 def page(path: str, handler: Handler, method: str = "GET") -> Route:
-    """Return a route whose handler runs in a thread; a path with ``{project}`` gives it that project."""
+    """Return a route whose handler runs in a thread; ``{project}`` in the path names its project."""
 
     async def answer(visit: Visit) -> Response:
         return await run_in_threadpool(handler, visit)
@@ -143,15 +147,15 @@ def page(path: str, handler: Handler, method: str = "GET") -> Route:
 
 
 def upload(path: str, handler: Streaming) -> Route:
-    """Return a route for a body that is taken as it comes (``visit.request.stream()``), by PUT."""
+    """Return a PUT route whose handler reads the body as a stream (``visit.request.stream()``)."""
     return _route(path, handler, "PUT")
 
 
 def _route(path: str, handler: Streaming, method: str) -> Route:
-    """Return a route: what a user can act upon (a ShoalError) becomes a message; a stale change is 409."""
+    """Return a route; a ShoalError becomes a message, with status 409 for a stale change."""
 
     async def endpoint(request: Request) -> Response:
-        visit = await _visit(request, method)
+        visit = await _make_visit(request, method)
         try:
             return await handler(visit)
         except ShoalError as error:
@@ -160,7 +164,7 @@ def _route(path: str, handler: Streaming, method: str) -> Route:
     return Route(path, endpoint, methods=[method], name=f"{method} {path}")
 
 
-async def _visit(request: Request, method: str) -> Visit:
+async def _make_visit(request: Request, method: str) -> Visit:
     studio: Studio = request.app.state.studio
     project = None
     if "project" in request.path_params:

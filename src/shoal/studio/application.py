@@ -1,6 +1,6 @@
-"""The studio put together behind its gate, and served to one person on this machine until they stop it.
+"""The studio behind its gate, served to one person on this machine.
 
-Everything it kept is gone then. The link's token becomes a cookie; Host and Origin must be the announced address.
+The token of the link becomes a cookie; Host and Origin must be the announced address.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from shoal.studio.reading import Reading
 from shoal.studio.studio import HOME, PrivateFolder, Studio
 
 _HOST = "127.0.0.1"
-_PATIENCE = 2  # seconds for requests under way at the end
+_PATIENCE = 2  # seconds for requests in progress at the end
 _SAID = {
     400: "The request could not be understood.",
-    404: "There is no such page. Perhaps the table was closed, or the studio was started anew.",
-    405: "The studio does not know this kind of request.",
+    404: "This page does not exist. The table may have been closed, or the studio restarted.",
+    405: "The studio does not support this kind of request.",
 }
 
 
 def create_app(studio: Studio, key: Key, address: str, landing: str = "/") -> Starlette:
-    """Return the application behind its gate; who comes in by the link of the *key* is led to *landing*."""
+    """Return the application behind its gate; a valid link of the *key* leads to *landing*."""
     routes: list[BaseRoute] = [route for module in page_modules() for route in getattr(module, "routes", [])]
     routes.append(Mount("/static", StaticFiles(directory=HOME / "static")))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse})
@@ -69,17 +69,17 @@ def _page(request: Request, status: int, message: str) -> Response:
 
 
 class Entrance:
-    """The way into a running studio."""
+    """Links into a running studio."""
 
     def __init__(self, address: str, key: Key, folder: Path) -> None:
         self._address, self._key, self._folder = address, key, folder
 
     def link(self) -> str:
-        """Return a link that works once; links from before do not work any more."""
+        """Return a link that works once; it replaces earlier links."""
         return f"http://{self._address}/?token={self._key.renew()}"
 
     def file(self, link: str) -> Path:
-        """Write a private page that leads to a link: everybody may see what a browser is started with."""
+        """Write a private page that redirects to a link, because command lines of browsers are public."""
         path = self._folder / "enter.html"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -93,7 +93,10 @@ def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -
 
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # a traceback may quote a record
-    listening = _listen(port)
+    try:
+        listening = socket.create_server((_HOST, port))
+    except OSError as error:
+        raise UsageError(f"cannot listen on {_HOST} port {port}: {error.strerror}; choose another --port") from None
     address = f"{_HOST}:{listening.getsockname()[1]}"
     key = Key()
 
@@ -119,22 +122,10 @@ def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -
                 timeout_graceful_shutdown=_PATIENCE,
             )
             announce(Entrance(address, key, private.path))
-            with contextlib.suppress(KeyboardInterrupt):  # the signal again, once the server has stopped
+            with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has stopped
                 uvicorn.Server(config).run(sockets=[listening])
         finally:
             studio.close()
-
-
-def _listen(port: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((_HOST, port))
-        made.listen()
-    except OSError as error:
-        made.close()
-        raise UsageError(f"cannot listen on {_HOST} port {port}: {error.strerror}; choose another --port") from None
-    return made
 
 
 _log = logging.getLogger("shoal.studio")
@@ -158,31 +149,29 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT"})
 _OWN = frozenset({"same-origin", "none"})
 _FOREIGN = "Another page sent this request. Open the studio from its own address."
 _CLOSED = (
-    "This studio is open only to the browser that used its link. The link works once; press Enter where shoal studio "
-    "runs for another."
+    "This studio is open only to the browser that used its link. The link works once; press Enter in the terminal of "
+    "shoal studio for a new one."
 )
-_TOO_LARGE = "That is more than the studio takes."
-_WRONG = "Something went wrong within the studio. Your table and policy are as they were; try again."
+_WRONG = "The studio failed at this request. Your table and policy are unchanged; try again."
 
-Pages = Callable[[int, str], Response]  # of a status and a message; 200 is the way in
+Pages = Callable[[int, str], Response]  # by status and message; 200 is the entrance
 
 
 class Key:
-    """The token of the URL, which works once, and the cookie it becomes, which works until the studio ends."""
+    """The URL's token, which works once, and its cookie, which works until the studio ends."""
 
     def __init__(self) -> None:
-        """Make both from the randomness of the operating system."""
         self.token: str | None = None
         self.renew()
         self.cookie = secrets.token_urlsafe(32)
 
     def renew(self) -> str:
-        """Return another token; one that was not used is worth nothing from now on."""
+        """Return a new token; an unused earlier one becomes invalid."""
         self.token = secrets.token_urlsafe(32)
         return self.token
 
     def redeem(self, token: str) -> bool:
-        """Whether the token is right; it is worth nothing afterwards."""
+        """Return whether the token is right, and invalidate it."""
         known = self.token
         right = known is not None and hmac.compare_digest(known.encode(), token.encode())
         if right:
@@ -194,19 +183,17 @@ class Key:
 
 
 class Gate:
-    """Lets in requests to the announced address, of the browser that has the key, from pages of the studio itself."""
+    """Admits only requests to the announced address, from the browser with the key and the studio's own pages."""
 
     def __init__(self, app: ASGIApp, key: Key, address: str, pages: Callable[[Scope], Pages]) -> None:
-        """Guard *app*; *address* is the announced host with its port, *pages* makes what the gate itself shows."""
         self._app, self._key, self._address, self._pages = app, key, address, pages
 
     @property
     def cookie_name(self) -> str:
-        """Cookies are not told apart by port, so the name has it: two studios can run at once."""
+        """Cookies are shared between ports, so the name contains the port: two studios can run at a time."""
         return f"shoal-studio-{self._address.rpartition(':')[2]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, strictly."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -227,20 +214,20 @@ class Gate:
         try:
             answer = self._answer(scope, pages)
             await (answer or self._app)(scope, receive, strictly)
-        except Exception as error:  # noqa: BLE001 - its message may quote a record, so only its kind and place are logged
+        except Exception as error:  # noqa: BLE001 - the message may quote a record, so only kind and place are logged
             _log.error("a request failed: %s", locate_failure(error))
             if not started:
                 await pages(500, _WRONG)(scope, receive, strictly)
 
     def _answer(self, scope: Scope, pages: Pages) -> Response | None:
-        """Return the answer that the gate gives itself, or None to let the request in."""
+        """Return the gate's own answer, or None to admit the request."""
         headers, method = Headers(scope=scope), scope["method"]
         if len(scope["headers"]) > MOST_HEADERS:
             return pages(431, "The request has too many headers.")
         if headers.getlist("host") != [self._address]:
-            return pages(421, "The studio answers only under the address that it announced.")
+            return pages(421, "The studio answers only at the address that it announced.")
         if method not in _METHODS:
-            return pages(405, "The studio does not know this kind of request.")
+            return pages(405, _SAID[405])
         entered = any(map(self._key.opens, _cookies(headers, self.cookie_name)))
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if token and scope["path"] == "/" and method == "GET" and (entered or self._key.redeem(token)):
@@ -252,20 +239,20 @@ class Gate:
         if not entered:
             return pages(403, _CLOSED)
         length, most = headers.get("content-length", "0"), MOST_UPLOAD if method == "PUT" else MOST_FORM
-        if "transfer-encoding" in headers:  # the server sees to it that a body has the length that its head says
-            return pages(411, "The request does not say how long its body is.")
+        if "transfer-encoding" in headers:
+            return pages(411, "The request must state the length of its body.")
         if not (length.isascii() and length.isdigit() and len(length) < 20 and int(length) <= most):
-            return pages(413, _TOO_LARGE)
+            return pages(413, "The request is larger than the studio accepts.")
         return None
 
     def _welcome(self, pages: Pages) -> Response:
-        """Give the cookie with a page that leads on: a redirection would still come from where the link was."""
+        """Set the cookie with a page that redirects; an HTTP redirect would count as coming from a foreign site."""
         answer = pages(200, "Come in")
         answer.set_cookie(self.cookie_name, self._key.cookie, path="/", httponly=True, samesite="strict")
         return answer
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
-    """Return every cookie of that name: others on this machine may set some, odd ones and some of the same name."""
+    """Return all cookies of that name; other programs on this machine may set odd or duplicate cookies."""
     pairs = [part.strip().partition("=") for line in headers.getlist("cookie") for part in line.split(";")]
     return [value for key, _, value in pairs if key == name]

@@ -1,4 +1,4 @@
-"""Runs of commands: each in a process of its own, watched, cancelled by the signal that Ctrl-C sends."""
+"""Runs of commands, each in its own process, which SIGINT cancels."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from shoal.studio.project import Project
 
 State = Literal["running", "done", "failed", "cancelled"]
 MOST_AT_ONCE = 2
-_PATIENCE = 10.0  # seconds from the signal to the end by force
+_PATIENCE = 10.0  # seconds from SIGINT to SIGKILL
 _MOST_ANSWER = 256 << 20
-_MOST_SAID = 200  # lines of messages that are kept
-_NOT_SAID = "the command ended without saying why; try again, and report it if it does so again"
+_MOST_SAID = 200  # lines of messages
+_NOT_SAID = "the command ended without a message; try again, and report it if it fails again"
 
 
 @dataclass(frozen=True, slots=True)
 class JobStep:
-    """How far one step of a run is; without a total nobody knows how much is left."""
+    """The progress of one step of a run; without a total, the rest is unknown."""
 
     title: str
     done: int
@@ -42,7 +42,7 @@ class JobStep:
 
 
 class Job:
-    """One run of a command. Its folder stays if it succeeds and is removed if it does not."""
+    """One run of a command. Its folder is kept only if it succeeds."""
 
     def __init__(
         self, project: Project, kind: str, arguments: Sequence[str | Path], folder: Path | None, memory: dict[str, Any]
@@ -57,21 +57,21 @@ class Job:
         self.message = ""
         self.exit_code: int | None = None
         self.revision = project.revision
-        self.memory = memory  # what pages keep with the run
+        self.memory = memory  # data of pages about the run
         self._started, self._ended = time.monotonic(), 0.0
         self._steps: dict[str, JobStep] = {}
         self._said: list[str] = []
         self._cancelled = False
         self._lock = threading.Lock()
         self.finished = threading.Event()
-        self._output = tempfile.TemporaryFile(dir=project.folder)  # noqa: SIM115 - closed when the run has settled
+        self._output = tempfile.TemporaryFile(dir=project.folder)  # noqa: SIM115 - closed at the end of the run
         self._process = subprocess.Popen(  # noqa: S603 - the program is this one, and no shell reads the arguments
             [sys.executable, "-P", "-m", "shoal.cli.watched", *map(str, arguments), "--json"],
-            stdin=subprocess.PIPE,  # the command ends when it is closed, so also when the studio is killed
+            stdin=subprocess.PIPE,  # the command ends when it is closed, even if the studio is killed
             stdout=self._output,
             stderr=subprocess.PIPE,
             cwd=project.files,
-            # What is temporary goes with the project, even if the command is ended by force.
+            # Temporary files are removed with the project, even if the command is killed.
             env={**os.environ, "SHOAL_PROGRESS": "lines", "PYTHONUTF8": "1", "TMPDIR": str(project.folder)},
             start_new_session=True,
         )
@@ -79,7 +79,6 @@ class Job:
 
     @property
     def steps(self) -> tuple[JobStep, ...]:
-        """The steps so far, in the order in which they began."""
         with self._lock:
             return tuple(self._steps.values())
 
@@ -88,10 +87,10 @@ class Job:
         return (self._ended or time.monotonic()) - self._started
 
     def cancel(self) -> None:
-        """Ask the run to stop; what does not stop in some seconds is ended."""
+        """Interrupt the run, and kill it if it does not end in time."""
         with self._lock:
             first, self._cancelled = not self._cancelled, True
-        if first and not self.finished.is_set():  # a second signal would interrupt the tidying up
+        if first and not self.finished.is_set():  # a second signal would interrupt the cleanup
             self._signal(signal.SIGINT)
             threading.Thread(target=self._end_by_force, daemon=True).start()
 
@@ -109,7 +108,7 @@ class Job:
         listener = threading.Thread(target=self._listen, args=(process.stderr,), daemon=True)
         listener.start()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        self._signal(signal.SIGKILL)  # whatever the command started and left, while its number is still taken
+        self._signal(signal.SIGKILL)  # processes that the command left behind, while its number is in use
         code = process.wait()
         listener.join(timeout=5)
         process.stdin.close()
@@ -148,7 +147,7 @@ class Job:
 
 
 def read_step(line: str) -> JobStep | None:
-    """Return the progress that a line of standard error tells, or None if it is a message.
+    """Return the progress in a line of standard error, or None if the line is a message.
 
     >>> read_step('{"step": "counting", "done": 5, "total": 10, "unit": "rows", "ended": false}')
     JobStep(title='counting', done=5, total=10, unit='rows', ended=False)
@@ -164,10 +163,9 @@ def read_step(line: str) -> JobStep | None:
 
 
 class Jobs:
-    """All runs of one studio: so many at once, and none outlives it."""
+    """All runs of one studio: at most *most* at a time, none outlives it."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
-        """Allow *most* runs at once."""
         self._most = most
         self._jobs: list[Job] = []
         self._lock = threading.Lock()
@@ -181,23 +179,23 @@ class Jobs:
         folder: Path | None = None,
         **memory: Any,
     ) -> Job:
-        """Run ``shoal ARGUMENTS --json``; *folder* is what a run that fails or is cancelled must not leave.
+        """Run ``shoal ARGUMENTS --json``; *folder* is removed if the run fails or is cancelled.
 
-        The *memory* is what pages keep with the run.
+        Pages keep their own data about the run in its *memory*.
         """
         with self._lock:
             running = sum(job.state == "running" for job in self._jobs)
             if self._closed or running >= self._most:
                 if folder is not None:
                     shutil.rmtree(folder, ignore_errors=True)
-                raise UsageError(f"{running} runs are under way already; wait for one to end, or cancel it")
+                raise UsageError(f"{running} runs are in progress; wait for one to end, or cancel it")
             job = Job(project, kind, list(arguments), folder, memory)
             self._jobs.append(job)
             project.jobs.append(job)
             return job
 
     def forget(self, job: Job) -> None:
-        """Cancel a run if it is still under way, and remove what it made."""
+        """Cancel a run that is in progress, and remove its results."""
         job.cancel()
         job.finished.wait(_PATIENCE + 5)
         with self._lock:
@@ -208,7 +206,7 @@ class Jobs:
             shutil.rmtree(job.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Cancel every run and wait until none is left; no other starts."""
+        """Cancel every run and wait for their ends; no further run starts."""
         with self._lock:
             self._closed = True
             jobs = list(self._jobs)

@@ -1,8 +1,7 @@
-"""An opened table with its profile, draft, policy and runs; and projects as files.
+"""An opened table with its profile, draft, policy and runs; and project files.
 
-The policy document is the truth, and people edit it as YAML. A project file is JSON that people can read: the policy
-with its taxonomy files, what was said of the columns, and the figures of runs. It never has rows of the table, nor of a
-population or a control table.
+The policy document is the source of truth, which people edit as YAML. A project file is readable JSON: the policy with
+its taxonomy files, column types and figures of runs. It never has rows of a table.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shoal.core.documents import load_with_lines
 from shoal.core.errors import InputError, PolicyError, ShoalError, UsageError
 from shoal.core.wording import count_noun
-from shoal.policy.drafting import WIDTH, Draft
+from shoal.policy.drafting import WIDTH
 from shoal.policy.guessing import ColumnType
-from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import PolicyReader
 from shoal.sources.base import SourceOptions, file_digest
 
@@ -40,128 +38,94 @@ _MOST_ATTACHED = 2 << 30  # bytes of one attached file
 NAME = "policy.yaml"
 _LONGEST_NAME = 200  # bytes; systems take 255
 _PROBLEM = re.compile(rf"{re.escape(NAME)}, (?:line (\d+)(?:, |: ))?(.*)", re.DOTALL)
-_PATHS = frozenset({"file", "path", "population", "key", "key_file"})  # parameters that name files
+_PATHS = frozenset({"file", "path", "population", "key", "key_file"})  # names of file parameters
 
 
 class StaleError(ShoalError):
-    """A change was made from a version that is no longer the newest: another tab was faster."""
+    """A change was based on an old version: another tab was faster."""
 
     def __init__(self) -> None:
-        """Say what happened and what to do."""
         super().__init__("the policy was changed in another tab; reload this page and make the change again")
 
 
 class Project:
-    """One opened table; every change of its policy names the revision it was made from."""
+    """One opened table; every change of its policy names the revision that it is based on."""
 
     def __init__(self, asked: Reading, folder: Path, found: ReadTable) -> None:
-        """Start from the draft; *folder* is private and the project's own."""
+        """Start from the draft; *folder* is private and belongs to the project."""
         self.id = folder.name
-        self.asked, self.found = asked, found
-        self.name = self.title = asked.name  # of the file, as people know it
+        self.name = self.title = asked.name
         self.source = asked.path
         self.folder = folder
-        self.earlier: tuple[dict[str, Any], ...] = ()  # figures of runs of earlier sessions, the newest first
-        self.files = folder / "files"  # what is attached; policies are written here, so they find it by its name
+        self.earlier: tuple[dict[str, Any], ...] = ()  # figures of runs of earlier sessions, newest first
+        self.files = folder / "files"  # attached files; policies are written here and find them by name
         self.files.mkdir(mode=0o700)
-        self.jobs: list[Job] = []  # its runs, the newest last
-        self.memory: dict[str, Any] = {}  # what pages keep for the session, by a key of their own
-        self.saved = 1  # the revision of the policy that somebody has; the draft can be made again
-        self._lock = threading.RLock()
-        self._revision = 1
+        self.jobs: list[Job] = []  # its runs, newest last
+        self.memory: dict[str, Any] = {}  # data of pages for the session
+        self.saved = 1  # the saved revision of the policy; the draft counts as saved
+        self.revision = 1
+        self.policy_text = found.draft.text  # as YAML; comments stay until a form changes it
         self._document: dict[str, Any] = copy.deepcopy(found.draft.policy)
-        self._text = found.draft.text
-        self._problems: tuple[int, tuple[Problem, ...]] | None = None
-
-    @property
-    def profile(self) -> tuple[ColumnProfile, ...]:
-        """What each column looks like, as it was read last."""
-        return self.found.profile
-
-    @property
-    def draft(self) -> Draft:
-        """The draft of a policy for the table as it was read last."""
-        return self.found.draft
-
-    @property
-    def types(self) -> Mapping[str, ColumnType]:
-        return self.asked.types
-
-    @property
-    def rows(self) -> int:
-        return self.draft.rows
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.profile)
-
-    @property
-    def revision(self) -> int:
-        return self._revision
+        self._problems: dict[int, tuple[Problem, ...]] = {}  # by revision
+        self._lock = threading.RLock()
+        self.replace_table(asked, found)
 
     @property
     def document(self) -> dict[str, Any]:
-        """The policy, as a copy that may be changed and given to :meth:`change`."""
+        """The policy, as a copy that can be changed and passed to :meth:`change`."""
         with self._lock:
             return copy.deepcopy(self._document)
 
-    @property
-    def policy_text(self) -> str:
-        """The policy as YAML; comments stay as long as no form changes it."""
-        return self._text
-
     def replace_table(self, asked: Reading, found: ReadTable) -> None:
-        """Show the table as it was read now."""
+        """Replace the table by another reading of it."""
         self.asked, self.found = asked, found
-        self.memory.pop("columns", None)  # plots of the values as they were read before
+        self.types, self.profile, self.draft, self.rows = asked.types, found.profile, found.draft, found.draft.rows
+        self.columns = tuple(column.name for column in found.profile)
+        self.memory.pop("columns", None)  # plots of the earlier values
 
     def change(self, revision: int, document: Mapping[str, Any], text: str | None = None) -> None:
-        """Make *document* the policy, or raise :class:`StaleError` if *revision* is not the newest."""
+        """Make *document* the policy; raise :class:`StaleError` if *revision* is not the newest."""
         with self._lock:
-            if revision != self._revision:
+            if revision != self.revision:
                 raise StaleError
             if document == self._document and text is None:
                 return
             self._document = copy.deepcopy(dict(document))
-            self._text = write_document(document) if text is None else text
-            self._revision += 1
+            self.policy_text = write_document(document) if text is None else text
+            self.revision += 1
 
     def change_text(self, revision: int, text: str) -> None:
-        """Make what a text writes the policy; a text that is no mapping is refused with its line."""
+        """Make a YAML text the policy; a text that is not a mapping is refused with its line."""
         self.change(revision, read_document(text), text)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return what keeps the policy from being used; empty if it can be."""
+        """Return the problems that prevent the use of the policy."""
         with self._lock:
-            revision, text = self._revision, self._text
-            if self._problems is not None and self._problems[0] == revision:
-                return self._problems[1]
-        found = find_problems(text, self.files, self.columns)
-        with self._lock:
-            self._problems = revision, found
+            revision, text = self.revision, self.policy_text
+        if (found := self._problems.get(revision)) is None:
+            found = find_problems(text, self.files, self.columns)
+            self._problems = {revision: found}
         return found
 
     def forget_problems(self) -> None:
-        """Look anew at the next question: the attached files are others now."""
-        with self._lock:
-            self._problems = None
+        """Discard the known problems, because the attached files have changed."""
+        self._problems = {}
 
     def write_policy(self) -> Path:
-        """Write the policy beside the attached files for a run to read; each run has its own."""
+        """Write the policy next to the attached files for a run; each run has its own."""
         if outside_names(self._document):
-            raise UsageError("the policy names a file by its path; only files that were added here can be named")
+            raise UsageError("the policy names a file with its folder; add the file here and name it without a folder")
         path = self.files / f".{secrets.token_hex(4)}-{NAME}"
         path.write_text(self.policy_text, encoding="utf-8", newline="\n")
         return path
 
     def new_folder(self, kind: str) -> Path:
-        """Make an empty private folder for a run."""
         folder = self.folder / f"{kind}-{secrets.token_hex(8)}"
         folder.mkdir(mode=0o700)
         return folder
 
     def attach(self, name: str, received: Path) -> None:
-        """Take a file in under its plain name, for the policy to name; a path is refused, one of that name replaced."""
+        """Add a file, or replace one, under a plain name that the policy can use."""
         if not is_plain(name):
             raise UsageError(f"{name[:100]!r} is not a valid file name; use letters and digits, and no folder")
         size = received.stat().st_size
@@ -172,6 +136,12 @@ class Project:
         received.replace(self.files / name)
         self.forget_problems()
 
+    def attach_content(self, name: str, content: bytes) -> None:
+        received = self.new_folder("attach") / "body"
+        received.write_bytes(content)
+        self.attach(name, received)
+        received.parent.rmdir()
+
     def list_attached(self) -> tuple[str, ...]:
         return tuple(sorted(path.name for path in self.files.iterdir() if not path.name.startswith(".")))
 
@@ -181,7 +151,7 @@ class Project:
             self.forget_problems()
 
     def format_argument(self, argument: str | Path) -> str:
-        """Return an argument as a person would type it: names of files, not where they lie."""
+        """Return an argument as a person would type it: names of files without private folders."""
         text = str(argument)
         if text == str(self.source):
             return self.name
@@ -190,44 +160,44 @@ class Project:
         return text
 
     def jobs_of(self, kind: str | None = None, **memory: str) -> list[Job]:
-        """Return the runs, the newest first: those of one kind, and those that keep the same, if that is given."""
+        """Return the runs of one kind with this memory, newest first."""
         found = [job for job in self.jobs[::-1] if kind in (None, job.kind)]
         return [job for job in found if memory.items() <= job.memory.items()]
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """What would be lost if the table were closed now, in words; nothing if all of it was saved."""
+        """Descriptions of unsaved work that closing the table would delete."""
         waiting = sum(job.state == "done" and not job.memory.get("downloaded") for job in self.jobs_of("run"))
         running = sum(job.state == "running" for job in self.jobs)
         found = {
-            "the policy with the changes made since it was saved": self.saved != self._revision,
+            "changes of the policy since it was saved": self.saved != self.revision,
             f"{count_noun(waiting, 'release')} not downloaded yet": waiting,
-            f"{count_noun(running, 'run')} under way": running,
+            f"{count_noun(running, 'run')} in progress": running,
         }
         return tuple(what for what, lost in found.items() if lost)
 
     def remove(self) -> None:
-        """Remove everything that belongs to the project; a table that was read in place stays."""
+        """Remove all files of the project; a table that was opened in place stays."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What keeps a policy from being used, and on which line of its text."""
+    """A problem that prevents the use of a policy, and its line."""
 
     line: int | None
     message: str
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML without references to parts that are written elsewhere."""
+    """Writes YAML without aliases."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
 
 
 def write_document(document: Mapping[str, Any]) -> str:
-    """Write a policy as YAML, what is innermost on one line; reading it gives it back.
+    """Write a policy as YAML, with the innermost mappings on one line.
 
     >>> policy = {"attributes": {"age": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 5}}]}
     >>> print(write_document(policy), end="")
@@ -242,7 +212,6 @@ def write_document(document: Mapping[str, Any]) -> str:
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """Return the document that a text writes; raise a PolicyError with the line if it is none."""
     document, _ = load_with_lines(text, NAME)
     if not isinstance(document, Mapping):
         raise PolicyError(f"{NAME}, line 1: a policy is a mapping with the keys {', '.join(PolicyReader.KEYS)}")
@@ -250,12 +219,12 @@ def read_document(text: str) -> dict[str, Any]:
 
 
 def find_problems(text: str, folder: Path, columns: Sequence[str]) -> tuple[Problem, ...]:
-    """Return what is wrong with a policy for a table with these columns; files it names lie in *folder* alone."""
+    """Return the problems of a policy for a table with these columns and the files in *folder*."""
     found: list[Problem] = []
     try:
         document, lines = load_with_lines(text, NAME)
         found += [
-            Problem(lines.get(place), f"{place[-1]}: only files that were added here can be named, without a folder")
+            Problem(lines.get(place), f"{place[-1]}: add the file here and name it without a folder")
             for place in outside_names(document)
         ]
         if found:
@@ -281,7 +250,7 @@ def _problem(message: str) -> Problem:
 
 
 def outside_names(document: Any, place: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Return the places in a document that name a file by more than a plain name.
+    """Return the places in a document that name a file with a folder.
 
     >>> outside_names({"privacy": [{"k-map": {"k": 5, "population": "../census.csv"}}]})
     [('privacy', 0, 'k-map', 'population')]
@@ -297,7 +266,7 @@ def outside_names(document: Any, place: tuple[str | int, ...] = ()) -> list[tupl
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is that of a file in the folder itself: no separators, no leading dot, nothing odd.
+    """Return whether a name is a plain file name: no separators, no leading dot, no special characters.
 
     >>> is_plain("towns.csv"), is_plain("../towns.csv"), is_plain(".hidden"), is_plain("a\\\\b")
     (True, False, False, False)
@@ -320,7 +289,7 @@ class _Part(BaseModel):
 
 
 class SavedTable(_Part):
-    """Which table a project is about."""
+    """The table of a saved project."""
 
     name: str
     rows: int
@@ -329,35 +298,35 @@ class SavedTable(_Part):
 
 
 class SavedProject(_Part):
-    """What a project file has."""
+    """The content of a project file."""
 
     shoal_project: Literal[1] = 1
     title: str
     table: SavedTable
     types: dict[str, ColumnType]
     policy: str
-    files: dict[str, str]  # of taxonomies, by the names under which the policy has them
-    absent: tuple[str, ...]  # names of other files that were added, which may have rows of people
-    runs: tuple[dict[str, Any], ...]  # the newest first
+    files: dict[str, str]  # taxonomies, by their names in the policy
+    absent: tuple[str, ...]  # other attached files, which may have rows of people
+    runs: tuple[dict[str, Any], ...]  # newest first
 
     @property
     def options(self) -> SourceOptions:
         return SourceOptions(**(read_document(self.policy).get("source") or {}))
 
     def compare(self, project: Project) -> str:
-        """Say whether a table is the one that the project was saved from."""
+        """Return a message on whether a table is the one of the saved project."""
         found = list(project.columns)
         absent = [name for name in self.table.columns if name not in found]
         if file_digest(project.source) == self.table.sha256:
             return f"{self.title} is open again with the same table."
-        said = f"{self.title} is open again, with another table than the one it was saved from"
+        said = f"{self.title} is open again, but with a different table"
         if absent:
-            return f"{said}: {', '.join(absent[:5])}{' and others are' if len(absent) > 5 else ' is'} not in it."
-        return f"{said}: it has {project.rows:,} rows, that one had {self.table.rows:,}."
+            return f"{said}: it lacks {', '.join(absent[:5])}{' and others' if len(absent) > 5 else ''}."
+        return f"{said}: it has {project.rows:,} rows, the saved one had {self.table.rows:,}."
 
 
 def save_project(project: Project, runs: Sequence[Mapping[str, Any]]) -> str:
-    """Write a project as the text of a project file; *runs* are the figures of its runs."""
+    """Return the text of a project file; *runs* are the figures of its runs."""
     taxonomies = {
         str(entry["taxonomy"]["file"])
         for entry in (project.document.get("attributes") or {}).values()
@@ -380,35 +349,31 @@ def save_project(project: Project, runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def read_project(text: str, name: str) -> SavedProject:
-    """Read a project file; what is none is refused."""
     try:
         saved = SavedProject.model_validate(json.loads(text))
         read_document(saved.policy)
     except (ValueError, ValidationError):
-        raise InputError(f"{name} is no project file that this version of the studio can read") from None
+        raise InputError(f"{name} is not a project file of this version of the studio") from None
     if not all(map(is_plain, saved.files)):
-        raise InputError(f"{name} has files whose names are no plain names")
+        raise InputError(f"{name} names a file with a folder; only plain names are allowed")
     return saved
 
 
 def restore(project: Project, saved: SavedProject) -> None:
-    """Give an opened table the policy, the files and the figures of a saved project."""
+    """Give an opened table the policy, files and figures of a saved project."""
     for name, content in saved.files.items():
-        received = project.new_folder("attach") / "body"
-        received.write_text(content, encoding="utf-8")
-        project.attach(name, received)
-        received.parent.rmdir()
+        project.attach_content(name, content.encode())
     project.title, project.earlier = saved.title, saved.runs
     project.change_text(project.revision, saved.policy)
     project.saved = project.revision
     said = saved.compare(project)
     if saved.absent:
-        said += f" Files that are not saved with a project have to be added again: {', '.join(saved.absent)}."
+        said += f" Project files do not contain these files; add them again: {', '.join(saved.absent)}."
     project.memory["reopened"] = said
 
 
 def copy_source(project: Project, folder: Path) -> Path:
-    """Return the table for a copy of a project: a link in its *folder*, or where it is if nobody will remove it."""
+    """Return the table for a copy of a project: a link in its *folder*, or a file that was opened in place."""
     if not project.source.is_relative_to(project.folder):
         return project.source
     linked = folder / project.source.name

@@ -1,6 +1,6 @@
-"""Reading a table in a process of its own: it can be stopped, what it took is freed, and it has limits.
+"""Reading a table in its own process, which can be stopped, frees its memory and has limits.
 
-A file that unpacks to many times its size, or that a reader chokes on, takes that process with it and not the studio.
+A file that unpacks to many times its size, or that crashes a reader, ends that process and not the studio.
 """
 
 from __future__ import annotations
@@ -26,22 +26,20 @@ from shoal.policy.profiling import ColumnProfile, find_candidates, find_reading,
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 
-_LEAST = 2 << 30  # bytes of memory that a reading may always take
-_TURN = 0.1  # seconds between two looks at whether it was stopped
+_LEAST = 2 << 30  # bytes of memory that a reading may always use
+_TURN = 0.1  # seconds between checks whether it was stopped
 
 
 class Limits(NamedTuple):
-    """What reading one table may take."""
-
     memory: int  # bytes
     seconds: float = 1800
 
 
-Choices = tuple[Mapping[str, Mapping[str, int]], tuple[str, ...]]  # values that may mean missing; decimal commas
+Choices = tuple[Mapping[str, Mapping[str, int]], tuple[str, ...]]  # possible missing values; decimal commas
 
 
 class ReadTable(NamedTuple):
-    """What one reading found: the columns, how they were read, the draft of a policy, and what is left to choose."""
+    """The result of reading a table: the columns, how they were read, a draft of a policy, and open choices."""
 
     profile: tuple[ColumnProfile, ...]
     options: SourceOptions
@@ -52,24 +50,24 @@ class ReadTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A table to be read: the file, what people call it, and what they said of it."""
+    """A table to read: the file, its name, and the choices of the user."""
 
     name: str
     path: Path
     options: SourceOptions = field(default_factory=SourceOptions)
     types: Mapping[str, ColumnType] = field(default_factory=dict)
-    settled: bool = False  # whether the options say all; else what they leave open is found by looking at the values
-    earlier: Choices | None = None  # what an earlier reading of the same file left to choose, which needs no other look
+    settled: bool = False  # whether the options are complete; otherwise the rest is detected from the values
+    earlier: Choices | None = None  # open choices of an earlier reading of the same file, which replace detection
 
     def read(self, limits: Limits | None = None, stopped: threading.Event | None = None) -> ReadTable:
-        """Read the table in a process of its own; raise if that fails, takes too much, or is stopped."""
+        """Read the table in its own process; raise if that fails, exceeds a limit, or is stopped."""
         given = limits or Limits(max(_LEAST, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2))
         with (
             subprocess.Popen(  # noqa: S603 - the program is this one, and no shell reads the arguments
                 [sys.executable, "-P", "-c", f"from {__name__} import answer_studio; answer_studio()"],
-                stdin=subprocess.PIPE,  # the process ends when it is closed, so also when the studio is killed
+                stdin=subprocess.PIPE,  # the process ends when it is closed, even if the studio is killed
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # what a library complains of may quote a record
+                stderr=subprocess.DEVNULL,  # warnings of libraries may quote a record
                 start_new_session=True,
             ) as process,
             ThreadPoolExecutor(1) as listener,
@@ -84,22 +82,22 @@ class Reading:
         if isinstance(found, ShoalError):
             raise found
         raise InputError(
-            f"{self.name} could not be read within {given.memory / 2**30:.1f} GB of memory; it unpacks to too much, or "
-            "is damaged. If it is as large as that, use the commands shoal init and shoal anonymize"
+            f"{self.name} could not be read within {given.memory / 2**30:.1f} GB of memory; it may be damaged. If "
+            "it is really that large, use the commands shoal init and shoal anonymize"
         )
 
     def _await(self, answer: Future[Any], seconds: float, stopped: threading.Event) -> Any:
-        """Return what the process answers, unless it is stopped or takes too long."""
+        """Return the answer of the process, unless it is stopped or exceeds its time."""
         end = time.monotonic() + seconds
         while not stopped.is_set():
             if wait([answer], _TURN).done:
                 return answer.result()
             if time.monotonic() > end:
                 raise InputError(f"reading {self.name} took longer than {seconds / 60:.0f} minutes")
-        raise InputError(f"reading {self.name} was cancelled; nothing of it is kept")
+        raise InputError(f"reading {self.name} was cancelled; the file was removed")
 
     def _look(self) -> ReadTable:
-        """Read the table as it is, then as its values ask for, or as the options say if they say all."""
+        """Read the table, a second time if its values suggest other options; *settled* options are final."""
         plain = {"missing": [""], "missing_in": {}, "decimal_comma": []} if self.settled else {}
         source, looked, profile = look_first(self.path, self.options.model_copy(update=plain), Silent())
         found = find_reading(profile, looked)
@@ -116,7 +114,7 @@ class Reading:
         return ReadTable(profile, chosen, draft_from_profiles(self.name, source, chosen, profile, self.types), *left)
 
     def work(self) -> ReadTable | ShoalError | None:
-        """Read the table here and now; return the error that says why it cannot be, None if memory ran out."""
+        """Read the table in this process; return the error if it cannot be read, None if memory ran out."""
         try:
             return self._look_again(self.earlier) if self.earlier is not None else self._look()
         except ShoalError as error:
@@ -126,7 +124,7 @@ class Reading:
 
 
 def _exchange(process: subprocess.Popen[bytes], request: tuple[Reading, int]) -> Any:
-    """Send a request to a process and return its answer; None if it ends without one."""
+    """Send a request to a process and return its answer, or None if it ends without one."""
     assert process.stdin and process.stdout  # noqa: S101, PT018 - both are pipes
     try:
         pickle.dump(request, process.stdin)
@@ -137,7 +135,7 @@ def _exchange(process: subprocess.Popen[bytes], request: tuple[Reading, int]) ->
 
 
 def answer_studio() -> None:
-    """Take a request from standard input, read the table within the limit of memory, and send what was found."""
+    """Read a request from standard input and the table within the memory limit; write the result."""
     reading, memory = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the studio that started this process
 
     def end() -> None:

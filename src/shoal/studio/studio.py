@@ -1,4 +1,4 @@
-"""What all requests of one studio share: its private folder, the projects, the runs and the templates."""
+"""The state that all requests of one studio share: its private folder, projects, runs and templates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -34,24 +34,23 @@ MOST_PROJECTS = 20
 _PREFIX = "shoal-studio-"
 _LOCK = "lock"
 _ATTEMPTS = 10
-_UNLOCKED_SECONDS = 3600  # a folder without a lock is only just being made, or was left long ago
+_UNLOCKED_SECONDS = 3600  # a folder without a lock is being made, or is older than this
 
 
 class Studio:
-    """The state of one studio, kept in memory and in one private folder."""
+    """The state of one studio, in memory and in one private folder."""
 
     def __init__(self, private: PrivateFolder) -> None:
         self._private = private
         self.folder = private.path
         self.projects: dict[str, Project] = {}
-        self.waiting: dict[str, SavedProject] = {}  # projects that were read, and whose tables were not yet
+        self.waiting: dict[str, SavedProject] = {}  # saved projects whose tables are not open yet
         self.jobs = Jobs()
         self.templates = environment(HOME / "templates")
         self.templates.filters |= {"upper_first": upper_first, "fix": suggest_fix}
         self._lock = threading.Lock()
 
     def new_folder(self) -> Path:
-        """Make an empty private folder for a project."""
         if len(self.projects) >= MOST_PROJECTS:
             raise UsageError(f"{MOST_PROJECTS} tables are open; close one first")
         folder = self.folder / secrets.token_hex(16)
@@ -59,11 +58,11 @@ class Studio:
         return folder
 
     def open(self, asked: Reading, folder: Path, stopped: threading.Event | None = None) -> Project:
-        """Read a table once and make a project of it, unless that is *stopped* before."""
+        """Read a table and make a project of it, unless reading is *stopped*."""
         return self._add(Project(asked, folder, asked.read(stopped=stopped)))
 
     def duplicate(self, project: Project) -> Project:
-        """Open a table once more as it was read, with the same policy and files."""
+        """Open a table once more, with the same policy and files."""
         folder = self.new_folder()
         asked = replace(project.asked, path=copy_source(project, folder))
         copy = Project(asked, folder, project.found)
@@ -74,13 +73,13 @@ class Studio:
         return self._add(copy)
 
     def read_again(self, project: Project, options: SourceOptions, types: Mapping[str, ColumnType]) -> None:
-        """Read the table of a project in another way; every page shows that from then on."""
+        """Read the table of a project in another way; every page shows the result."""
         left = project.found.markers, project.found.commas
         asked = replace(project.asked, options=options, types=types, settled=True, earlier=left)
         project.replace_table(asked, asked.read())
 
     def keep_waiting(self, saved: SavedProject) -> str:
-        """Keep a project that was read until its table comes; return what it is called meanwhile."""
+        """Keep a saved project until its table is opened; return a name for it."""
         name = secrets.token_hex(8)
         self.waiting = dict([*self.waiting.items(), (name, saved)][-MOST_PROJECTS:])
         return name
@@ -91,24 +90,23 @@ class Studio:
         return project
 
     def forget(self, project: Project) -> None:
-        """Close a project: its runs end and its files go."""
+        """Close a project: end its runs and remove its files."""
         with self._lock:
             self.projects.pop(project.id, None)
         for job in list(project.jobs):
             self.jobs.forget(job)
         project.remove()
 
-    def newest(self) -> Iterator[Project]:
-        yield from reversed(list(self.projects.values()))
+    def newest(self) -> list[Project]:
+        return list(self.projects.values())[::-1]
 
     def close(self) -> None:
-        """End all runs and remove everything."""
         self.jobs.close()
         self._private.remove()
 
 
 def upper_first(text: str) -> str:
-    """Begin a sentence with a capital, unless its first word is a name of a file or a key.
+    """Begin a sentence with a capital letter, unless its first word is a name of a file or a key.
 
     >>> upper_first("the table is empty"), upper_first("stays.csv is empty"), upper_first("age: too many")
     ('The table is empty', 'stays.csv is empty', 'age: too many')
@@ -118,35 +116,34 @@ def upper_first(text: str) -> str:
 
 
 class PrivateFolder:
-    """A folder of mode 0700 in the system's temporary folder, locked while the studio lives.
+    """A folder of mode 0700 in the system's temporary folder, locked while the studio runs.
 
-    Folders that studios of the same user left behind, because they were killed, are removed first.
+    It first removes folders of this user's studios that were killed.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
-        """Make the folder within *parent*, or where the system keeps what is temporary."""
+        """Make the folder in *parent*, by default the system's temporary folder."""
         home = Path(tempfile.gettempdir()) if parent is None else parent
         remove_stale(home)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=home))
-        made = self.path / f"{_LOCK}-new"  # it has its name only when it is held: who finds it free removes the folder
+        made = self.path / f"{_LOCK}-new"  # renamed once it is held: other studios remove folders with a free lock
         self._lock: int | None = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         made.rename(self.path / _LOCK)
 
     def remove(self) -> None:
-        """Remove the folder with everything in it; a second call does nothing."""
+        """Remove the folder with its content; a second call does nothing."""
         if self._lock is None:
             return
         for _ in range(_ATTEMPTS):
             shutil.rmtree(self.path, ignore_errors=True)
             if not self.path.exists():
                 break
-            time.sleep(0.1)  # a thread that is being ended still wrote a file
+            time.sleep(0.1)  # a thread that is ending may still write a file
         os.close(self._lock)
         self._lock = None
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -156,9 +153,9 @@ class PrivateFolder:
 
 
 def remove_stale(parent: Path) -> None:
-    """Remove private folders of this user in *parent* whose studio is no more; other people's are never touched."""
+    """Remove this user's private folders in *parent* whose studio no longer runs."""
     for folder in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # somebody else removes it as well
+        with contextlib.suppress(OSError):  # another process removes it
             about = folder.lstat()
             if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and _is_left(folder, about.st_mtime):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -179,14 +176,14 @@ def _is_left(folder: Path, changed: float) -> bool:
 
 
 def suggest_fix(job: Job) -> tuple[str, str] | None:
-    """Return words and the path of the page where a run that failed can be fixed; None if there is none."""
+    """Return a suggestion and the page for fixing a failed run; None if there is no suggestion."""
     if job.state != "failed" or not job.command.startswith("shoal anonymize "):
         return None
-    words, page = "Look at the policy", "policy"
+    words, page = "Check the policy", "policy"
     if job.exit_code == 3:
-        words, page = "Ask for less, allow records to be withheld, or choose another method", "guarantees"
+        words, page = "Weaken a guarantee, allow records to be withheld, or choose another method", "guarantees"
     elif "column" in job.message:
-        words, page = "Look at the columns and their roles", "columns"
+        words, page = "Check the columns and their roles", "columns"
     return words, f"/projects/{job.project.id}/{page}"
 
 
@@ -195,15 +192,14 @@ MISSING = "missing"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The first rows of a table, as texts; *more* says that there are others."""
+    """The first rows of a table, as text."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    more: bool
+    more: bool  # whether the table has further rows
 
 
 def open_released(folder: Path) -> tuple[Source, Manifest]:
-    """Return the published rows of a release and its manifest."""
     found = find_release(folder)
     if found is None:
         raise FileNotFoundError(folder.name)
@@ -212,8 +208,7 @@ def open_released(folder: Path) -> tuple[Source, Manifest]:
 
 
 def first_rows(table: Source, columns: Sequence[str], most: int) -> Rows:
-    """Return the first rows of a table."""
-    found: list[list[list[str]]] = []  # of some rows: of each column: texts
+    found: list[list[list[str]]] = []  # batches of columns of texts
     held = 0
     for batch in table.batches(list(columns)):
         some = batch.slice(0, most + 1 - held)

@@ -28,7 +28,7 @@ def test_a_number_is_written_in_one_way_so_that_the_audit_log_names_what_was_don
 def test_names_of_owners_that_look_like_others_are_refused(name: str, world: Any, agreed_error) -> None:
     answer = world.agency.call("POST", "/v1/tokens", {"name": name, "role": "owner"})
     assert answer.status == 422
-    assert "told apart" in agreed_error(answer)["message"]
+    assert "names identify owners" in agreed_error(answer)["message"]
     for good in ("clinic", "Klinik Süd", "clinic of St. Mary (2)", "病院"):
         assert world.agency.call("POST", "/v1/tokens", {"name": good, "role": "owner"}).status == 201
 

@@ -50,8 +50,8 @@ def test_a_client_reads_what_was_approved_and_nothing_else(world: Any, agreed_er
         ({"l": 2, "delta": 0.1}, []),
         ({"l": 1.5, "delta": 0.5}, []),
         ({}, []),
-        ({"l": 3}, ["l = 3 was asked for; the campaign promises l-delta-diversity with 2"]),
-        ({"delta": 0.05}, ["delta = 0.05 was asked for; the campaign promises 0.1"]),
+        ({"l": 3}, ["l = 3 was requested; the campaign promises l-delta-diversity with 2"]),
+        ({"delta": 0.05}, ["delta = 0.05 was requested; the campaign promises 0.1"]),
     ],
 )
 def test_what_a_client_asks_for_is_compared_with_the_campaign(world: Any, asked: Any, short: list[str]) -> None:
@@ -69,7 +69,7 @@ def test_what_a_client_asks_for_is_compared_with_the_campaign(world: Any, asked:
 def test_a_number_of_records_promises_no_values(world: Any) -> None:
     campaign, client = world.campaign(promise="k-delta-anonymity", k=5), world.caller("client")
     made = client.call("POST", "/v1/requests", {"purpose": "x", "campaign": campaign.id, "l": 2})
-    assert made.json["shortfall"] == ["l = 2 was asked for; the campaign promises k-delta-anonymity with 5"]
+    assert made.json["shortfall"] == ["l = 2 was requested; the campaign promises k-delta-anonymity with 5"]
 
 
 def test_owners_and_the_agency_see_all_requests_and_clients_their_own(world: Any) -> None:

@@ -129,7 +129,7 @@ def test_from_a_file_to_the_download_without_a_mouse(person, visits, tmp_path):
     page.keyboard.type("7")
     page.keyboard.press("Enter")
     person.waits_for_policy(lambda policy: {"k-anonymity": {"k": 7}} in policy["privacy"])
-    tabs_to(page, "On to the run")
+    tabs_to(page, "Continue to the run")
     page.keyboard.press("Enter")
     expect(heading).to_have_text("Run")
     tabs_to(page, "Utility measures")

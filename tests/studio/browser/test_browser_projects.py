@@ -50,7 +50,7 @@ def test_a_table_that_differs_and_a_file_that_is_no_project_are_told(person, vis
     page, expect = person.page, person.expect
     (tmp_path / "broken.shoal").write_text('{"shoal_project": 1}')
     page.locator("#file").set_input_files(tmp_path / "broken.shoal")
-    expect(person.notices).to_contain_text("broken.shoal is no project file")
+    expect(person.notices).to_contain_text("broken.shoal is not a project file")
     watch.forgive("422")
     person.opens(visits)
     file = person.downloads("Save project", tmp_path)
@@ -61,4 +61,4 @@ def test_a_table_that_differs_and_a_file_that_is_no_project_are_told(person, vis
     other.write_text("\n".join(visits.read_text().splitlines()[:401]) + "\n")
     page.locator("#file").set_input_files(other)
     person.sees_columns()
-    expect(page.locator("main")).to_contain_text("it has 400 rows, that one had 600")
+    expect(page.locator("main")).to_contain_text("it has 400 rows, the saved one had 600")

@@ -74,6 +74,6 @@ def test_from_opening_to_a_run_in_fifteen_clicks(person, encounters):
     page.get_by_label("Utility measures").select_option("quick")
     click.n += 1
     click(page.get_by_role("button", name="Start the run"))
-    expect(page.get_by_role("region", name="Run under way")).to_be_visible()
+    expect(page.get_by_role("region", name="Run in progress")).to_be_visible()
     assert click.n <= 15
     page.get_by_role("button", name="Cancel").click()

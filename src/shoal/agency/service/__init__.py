@@ -1,1 +1,1 @@
-"""The central agency as an HTTP service; see ``docs/agency-service.md`` and decision 16."""
+"""The agency's service over HTTP."""

@@ -1,4 +1,4 @@
-"""What the agency's staff asks beside campaigns: tokens and the audit log; and, without a token, how the service is."""
+"""Routes for the agency's staff, tokens and the audit log; and the public routes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.agency.service.database import Database, naming_failures, open_with_t
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.settings import Settings
-from shoal.agency.service.visits import Line, Service, append
+from shoal.agency.service.visits import Service, append
 from shoal.core.errors import UsageError
 from shoal.reports.templates import environment
 
@@ -32,7 +32,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 @routes.serve("POST /v1/tokens", ("agency",), messages.CreatedToken, status=201, body="body_bytes")
 def create_token(visit: CurrentVisit, asked: messages.NewToken) -> Any:
-    """Make a token for somebody; it is shown this once."""
+    """Make a token; its secret is shown only once."""
     service = visit.service
     with visit.writing() as connection:
         made = tokens.create(service.database, connection, asked, service.settings.tokens)
@@ -42,21 +42,21 @@ def create_token(visit: CurrentVisit, asked: messages.NewToken) -> Any:
 
 @routes.serve("POST /v1/tokens/{token}/renewal", ("agency",), messages.TokenEntry, body="body_bytes")
 def renew_token(visit: CurrentVisit, token: messages.Id, asked: messages.Lifetime) -> Any:
-    """Let a token end so many days from now, also one that has expired; the token itself stays as it is."""
+    """Extend a token, even an expired one, to a number of days from now."""
     with visit.writing(token) as connection:
         return tokens.renew(connection, token, asked.days)
 
 
 @routes.serve("GET /v1/tokens", ("agency",), messages.Page[messages.TokenEntry])
 def list_tokens(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
-    """List tokens, revoked ones too; never what they are."""
-    with visit.reading() as connection:
+    """List tokens, including revoked ones, without their secrets."""
+    with visit.service.database.reading() as connection:
         return read_page(connection, tokens.ENTRY, schema.tokens.c.id, paging)
 
 
 @routes.serve("DELETE /v1/tokens/{token}", ("agency",), status=204)
 def revoke_token(visit: CurrentVisit, token: messages.Id) -> Response:
-    """Revoke a token for good; not the one that asks."""
+    """Revoke another token for good."""
     if token == visit.holder.id:
         raise conflict("a token cannot revoke itself; use another one of the agency", "own_token")
     with visit.writing(token) as connection:
@@ -67,10 +67,10 @@ def revoke_token(visit: CurrentVisit, token: messages.Id) -> Response:
 
 @routes.serve("GET /v1/audit", ("agency",), messages.Page[messages.AuditLine])
 def read_audit(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
-    """Read lines in the order in which they were written; all requests answered before this one are among them."""
+    """Read lines in the order of their commits; they include all requests answered before this one."""
     table = schema.audit
     columns = [column.label("token") if column.name == "token_id" else column for column in table.c]
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         return read_page(connection, select(*columns), table.c.number, paging)
 
 
@@ -85,18 +85,17 @@ def health(request: Request) -> Any:
 
 @unguarded.get("/docs", include_in_schema=False)
 async def reference(request: Request) -> Response:
-    """Send the page about all routes: without scripts and without anything from elsewhere."""
+    """Send the page about all routes: no scripts, no external resources."""
     page = render_reference(request.app.openapi())
     return HTMLResponse(page, headers={"Content-Security-Policy": _PAGE_POLICY})
 
 
 def render_reference(schema: Mapping[str, Any]) -> str:
-    """Return the page about the routes of an OpenAPI schema."""
     return environment(Path(__file__).parent).get_template("reference.html").render(schema=schema)
 
 
 def create_first_token(settings: Settings, name: str, role: str, days: int) -> dict[str, Any]:
-    """Make a token beside the service, with its line in the audit log, and return it as the service would."""
+    """Make a token without the service, with its line in the audit log, and return it as the service does."""
     try:
         asked = messages.NewToken.model_validate({"name": name, "role": role, "days": days})
     except ValidationError:
@@ -105,22 +104,22 @@ def create_first_token(settings: Settings, name: str, role: str, days: int) -> d
     with _write_beside(settings) as (database, connection):
         made = tokens.create(database, connection, asked, settings.tokens)
         place = f"/v1/tokens/{made['id']}"
-        append(database, connection, Line(tokens.now(), made["id"], role, "create_token_by_command", place, 201))
+        append(database, connection, made["id"], role, "create_token_by_command", place, 201)
     return made
 
 
 def renew_beside(settings: Settings, token: int, days: int) -> dict[str, Any]:
-    """Renew a token beside the service, with its line in the audit log: the agency's last one may have expired."""
+    """Renew a token without the service, for example the agency's last one after it has expired."""
     with _write_beside(settings) as (database, connection):
         made = tokens.renew(connection, token, days)
         place = f"/v1/tokens/{token}"
-        append(database, connection, Line(tokens.now(), token, made["role"], "renew_token_by_command", place, 200))
+        append(database, connection, token, made["role"], "renew_token_by_command", place, 200)
     return made
 
 
 @contextmanager
 def _write_beside(settings: Settings) -> Iterator[tuple[Database, Connection]]:
-    """Yield a transaction in the database of a service that need not run."""
+    """Yield a transaction in the database; the service need not run."""
     database = open_with_tables(settings.database, creating=False)
     try:
         with naming_failures(database), database.writing() as connection:

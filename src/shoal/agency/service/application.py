@@ -1,4 +1,4 @@
-"""The service put together and served: routes, the same form for every refusal, and an orderly end."""
+"""The application of the service and its server."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _ROUTERS = (
     campaigns.request_routes,
 )
 _IDLE_SECONDS = 5
-_UNFINISHED = "ASGI callable returned without completing"  # to callers that hung up; all others are answered
+_UNFINISHED = "ASGI callable returned without completing"  # the caller hung up
 
 
 def create_app(settings: Settings, database: Database) -> FastAPI:
-    """Return the service on a database that is at the newest version."""
+    """Return the service on a database with the current schema."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,7 +49,7 @@ def create_app(settings: Settings, database: Database) -> FastAPI:
 
     app = FastAPI(
         title="shoal agency",
-        description="Plans for several owners of data about the same people, and the releases that are made by them.",
+        description="Plans for several owners of data about the same people, and the releases made by these plans.",
         version=shoal.__version__,
         docs_url=None,
         redoc_url=None,
@@ -59,7 +59,7 @@ def create_app(settings: Settings, database: Database) -> FastAPI:
     )
     app.state.service = Service(settings, database)
     app.add_middleware(Watch)
-    for kind in (HTTPException, RequestValidationError, ShoalError):  # all others come to Watch
+    for kind in (HTTPException, RequestValidationError, ShoalError):  # Watch answers all others
         app.add_exception_handler(kind, _refuse)
     for router in _ROUTERS:
         app.include_router(router)
@@ -71,17 +71,16 @@ async def _refuse(_: Request, error: Exception) -> Response:
 
 
 class Watch:
-    """The outermost layer of the service: headers of all answers, and an answer to every failure."""
+    """The outermost layer: headers of all answers, HEAD, and an answer to every failure."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["method"] == "HEAD":  # answered as GET is; the server leaves out the content
+        if scope["method"] == "HEAD":  # the server leaves out the content
             scope = {**scope, "method": "GET"}
         begun = False
 
@@ -96,16 +95,23 @@ class Watch:
 
         try:
             await self._app(scope, receive, sending)
-        except Exception as error:  # noqa: BLE001 - it is answered, in our form
-            if not begun:  # otherwise the caller hung up, which is no fault of the service
+        except Exception as error:  # noqa: BLE001 - every error gets an answer in the common form
+            if not begun:  # otherwise the caller hung up
                 await refusals.of_error(error).response()(scope, receive, sending)
 
 
 def serve(settings: Settings, database: Database, announce: Callable[[str, int], None]) -> None:
-    """Serve until SIGTERM or SIGINT; *announce* gets the address once connections are accepted."""
+    """Serve until SIGTERM or SIGINT; *announce* receives the address once connections are accepted."""
     configure_logs()
     refuse_plain(settings)
-    listening = _listen(settings.host, settings.port)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        listening = socket.create_server(
+            (settings.host, settings.port), family=family, dualstack_ipv6=family == socket.AF_INET6
+        )
+    except OSError as error:
+        reason = error.strerror or "no such address"
+        raise UsageError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
     host, port = listening.getsockname()[:2]
     config = uvicorn.Config(
         create_app(settings, database),
@@ -125,16 +131,16 @@ def serve(settings: Settings, database: Database, announce: Callable[[str, int],
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:
-        reason = error.strerror or "they are no certificate and key that fit"
+        reason = error.strerror or "certificate and key do not match"
         raise UsageError(f"--tls-cert and --tls-key cannot be used: {reason}; give two files in PEM form") from None
     server = _Server(config)
     announce(f"[{host}]" if ":" in host else host, port)
-    with contextlib.suppress(KeyboardInterrupt):  # the signal again, once the server has stopped
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has stopped
         server.run(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
-    """A server that ends in time, also while a plan is made."""
+    """A server that ends in time even while a plan is being made."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
@@ -144,14 +150,14 @@ class _Server(uvicorn.Server):
 
 
 def write_port(path: Path, port: int) -> None:
-    """Write the port to a file, whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.write_text(f"{port}\n", encoding="ascii")
-    beside.replace(path)
+    """Write the port to a file atomically."""
+    waiting = path.with_name(f"{path.name}.{os.getpid()}")
+    waiting.write_text(f"{port}\n", encoding="ascii")
+    waiting.replace(path)
 
 
 def configure_logs() -> None:
-    """Log to standard error: what happened and where, never a traceback, for it may quote a request."""
+    """Log failures and their places to standard error, never a traceback, because it may quote a request."""
 
     def admit(record: logging.LogRecord) -> bool:
         record.exc_info = record.exc_text = None
@@ -167,25 +173,11 @@ def configure_logs() -> None:
 
 
 def refuse_plain(settings: Settings) -> None:
-    """Refuse to listen to other machines without TLS: everybody on the way could read the tokens."""
+    """Refuse to listen to other machines without TLS: the tokens could be read on the way."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise UsageError("--tls-cert and --tls-key belong together; give both")
     if not (is_this_machine(settings.host) or settings.tls_cert or settings.behind_proxy):
         raise UsageError(
-            f"listening on {settings.host} without TLS would let everybody on the way read the tokens; give --tls-cert "
-            "and --tls-key, or --behind-proxy if a proxy with TLS stands before the service"
+            f"on {settings.host} without TLS, tokens could be read on the way; give --tls-cert and --tls-key, or "
+            "--behind-proxy if a proxy with TLS is in front of the service"
         )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen()
-    except OSError as error:
-        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or 'no such address'}") from None
-    return made

@@ -1,7 +1,7 @@
-"""Campaigns: opened, filled and moved on by the agency; owners add their counts. What clients request of them.
+"""Campaigns and requests. The agency opens, fills and moves campaigns; owners add their counts.
 
-The states of campaigns are draft < collecting < planned < closed, never back. Requests are step 2 of Algorithm 1, where
-clients tell the agency what they want; the agency approves or refuses.
+The states are draft < collecting < planned < closed, never back. Requests are step 2 of Algorithm 1: clients request
+releases, and the agency approves or refuses.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, Table, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, select, update
 
 from shoal.agency.domain import Domain
 from shoal.agency.service import messages, schema
-from shoal.agency.service.database import COUNT_LOCK, read_page
+from shoal.agency.service.database import insert_limited, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.refusals import Refusal, absent, conflict, invalid
 from shoal.agency.service.tokens import ROLES, now
@@ -44,21 +44,19 @@ _ENTRY = select(
 
 
 def read_terms(found: Row[Any]) -> messages.NewCampaign:
-    """Return what a campaign is about and what it promises, as it was opened."""
     named = {name: getattr(found, name) for name in ("name", "delta", "eta", "arrangement", "records")}
     promise, domain = read_promise(found.model, found.least), Domain.model_validate_json(found.domain)
     return messages.NewCampaign(**named, **promise, order=found.point_order, domain=domain)
 
 
 def read_promise(model: str, least: float) -> dict[str, Any]:
-    """Return what is promised as it is sent: the model, and l or k."""
+    """Return a promise in the form of answers: the model, and l or k."""
     number = int(least) if least.is_integer() else least
     of_records = model == "k-delta-anonymity"
     return {"promise": model, "l": None if of_records else number, "k": number if of_records else None}
 
 
 def read_campaign(connection: Connection, campaign: int) -> dict[str, Any]:
-    """Return a campaign with its domain."""
     asked = _ENTRY.add_columns(_table.c.domain).where(_table.c.id == campaign)
     row = connection.execute(asked).mappings().one_or_none()
     if row is None:
@@ -67,7 +65,7 @@ def read_campaign(connection: Connection, campaign: int) -> dict[str, Any]:
 
 
 def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a campaign with its plan, if it has one."""
+    """Return a campaign, with its plan if it has one."""
     plan = {name: found[f"plan_{name}"] for name in messages.PlanSummary.model_fields}
     own = {name: value for name, value in found.items() if not name.startswith(("plan_", "model", "least"))}
     own |= read_promise(found["model"], found["least"])
@@ -75,9 +73,9 @@ def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def demand_state(connection: Connection, campaign: int, *states: messages.State, held: bool = False) -> None:
-    """Refuse unless there is such a campaign, in one of these states if some are named.
+    """Refuse unless the campaign exists and, if states are named, is in one of them.
 
-    If *held*, it stays so until the transaction ends.
+    If *held*, it is locked until the transaction ends.
     """
     asked = select(_table.c.state).where(_table.c.id == campaign)
     found = connection.execute(asked.with_for_update(key_share=True) if held else asked).scalar_one_or_none()
@@ -88,22 +86,22 @@ def demand_state(connection: Connection, campaign: int, *states: messages.State,
 
 
 def touch(connection: Connection, campaign: int, state: messages.State) -> None:
-    """Note that what a plan rests on changes now, which only a campaign in this state allows.
+    """Record a change of the data that a plan is based on, which only a campaign in this state allows.
 
-    The statement locks the campaign: a plan that is made meanwhile sees another revision and is not stored.
+    The statement locks the campaign. A plan computed meanwhile has seen another revision and is not stored.
     """
     changed = connection.execute(
         update(_table).where(_table.c.id == campaign, _table.c.state == state).values(revision=_table.c.revision + 1)
     )
     if not changed.rowcount:
         demand_state(connection, campaign, state)
-        raise conflict("the campaign has just gone on")
+        raise conflict("the state of the campaign has just changed")
 
 
 def advance(
     connection: Connection, campaign: int, seen: messages.State, state: messages.State, *, revision: int | None = None
 ) -> bool:
-    """Move a campaign on if it still is as it was seen, which includes *revision* if given; say whether it did."""
+    """Move a campaign on if its state, and its revision if given, are unchanged; return whether it did."""
     here = [_table.c.id == campaign, _table.c.state == seen]
     if revision is not None:
         here.append(_table.c.revision == revision)
@@ -112,12 +110,12 @@ def advance(
 
 @routes.serve("POST /v1/campaigns", ("agency",), messages.Campaign, status=201, body="manifest_bytes")
 def create_campaign(visit: CurrentVisit, asked: messages.NewCampaign) -> Any:
-    """Open a campaign, in the state draft."""
+    """Open a campaign in the state draft."""
     limits = visit.service.settings
     if len(asked.domain.quasi) > limits.attributes:
-        raise invalid(f"a domain may have {limits.attributes} quasi columns")
+        raise invalid(f"a domain may have at most {limits.attributes} quasi columns")
     if max(asked.domain.sizes) > limits.values:
-        raise invalid(f"a column may have {limits.values:,} values")
+        raise invalid(f"a column may have at most {limits.values:,} values")
     values = {
         **asked.model_dump(exclude={"domain", "order", "promise", "l", "k"}),
         "model": asked.promise,
@@ -129,64 +127,61 @@ def create_campaign(visit: CurrentVisit, asked: messages.NewCampaign) -> Any:
         "created_at": now(),
     }
     with visit.writing() as connection:
-        visit.service.database.lock(connection, COUNT_LOCK)
-        if connection.execute(select(func.count()).select_from(_table)).scalar_one() >= limits.campaigns:
-            message = f"there are {limits.campaigns:,} campaigns already, as many as this service may have"
-            raise conflict(message, "limit_reached")
-        number = connection.execute(insert(_table).values(values).returning(_table.c.id)).scalar_one()
+        message = f"this service may have at most {limits.campaigns:,} campaigns"
+        number = insert_limited(visit.service.database, connection, _table, values, limits.campaigns, message)
         visit.subject = f"/v1/campaigns/{number}"
         return read_campaign(connection, number)
 
 
 @routes.serve("GET /v1/campaigns", ROLES, messages.Page[messages.CampaignEntry])
 def list_campaigns(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
-    """List campaigns, without their domains."""
-    with visit.reading() as connection:
+    """List campaigns without their domains."""
+    with visit.service.database.reading() as connection:
         return read_page(connection, _ENTRY, _table.c.id, paging, _entry)
 
 
 @routes.serve("GET /v1/campaigns/{campaign}", ROLES, messages.Campaign)
 def show_campaign(visit: CurrentVisit, campaign: messages.Id) -> Any:
     """Show a campaign with its domain."""
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         return read_campaign(connection, campaign)
 
 
 @routes.serve("POST /v1/campaigns/{campaign}/state", ("agency",), messages.Campaign, body="body_bytes")
 def move_campaign(visit: CurrentVisit, campaign: messages.Id, asked: messages.NewState) -> Any:
-    """Begin to collect counts, or close a planned campaign; no way leads back."""
+    """Start to collect counts, or close a planned campaign."""
     before: messages.State = "draft" if asked.state == "collecting" else "planned"
     with visit.writing() as connection:
         if not advance(connection, campaign, before, asked.state):
             demand_state(connection, campaign, before)
-            raise conflict("the campaign has just gone on")
+            raise conflict("the state of the campaign has just changed")
         return read_campaign(connection, campaign)
 
 
 @routes.serve("PUT /v1/campaigns/{campaign}/distribution", ("agency",), messages.Stored, body="table_bytes")
 def set_distribution(visit: CurrentVisit, campaign: messages.Id, asked: messages.Weights) -> Any:
-    """Give a draft the distribution to plan by, in place of an earlier one."""
+    """Give a draft the distribution to plan from, which replaces an earlier one."""
     from shoal.agency.tables import pool
 
     domain, table = _read_table(visit, campaign, "draft", asked)
-    pool(domain, [table], "lexicographic", visit.service.settings.points)  # raises if it is no distribution
+    pool(domain, [table], "lexicographic", visit.service.settings.points)  # raises if the table is not a distribution
     values = {"campaign_id": campaign, "at": now()}
     return _keep_table(visit, "draft", schema.distributions, values, table)
 
 
 @routes.serve("PUT /v1/campaigns/{campaign}/counts", ("owner",), messages.Stored, body="table_bytes")
 def set_counts(visit: CurrentVisit, campaign: messages.Id, asked: messages.Counts) -> Any:
-    """Contribute counts, in place of one's earlier ones."""
+    """Contribute counts, which replace the owner's earlier ones."""
     _, table = _read_table(visit, campaign, "collecting", asked)
     return _keep_table(visit, "collecting", schema.contributions, visit.owner_columns(campaign), table)
 
 
 @routes.serve("GET /v1/campaigns/{campaign}/counts", ("agency",), messages.Page[messages.ContributionEntry])
 def list_counts(visit: CurrentVisit, campaign: messages.Id, paging: messages.CurrentPage) -> Any:
-    """List who contributed how many rows and records; not the counts."""
+    """List the numbers of rows and records that each owner contributed, not the counts."""
     table = schema.contributions
     asked = select(table.c.owner, table.c.rows, table.c.records, table.c.at).where(table.c.campaign_id == campaign)
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         demand_state(connection, campaign)
         return read_page(connection, asked, table.c.id, paging)
 
@@ -194,10 +189,10 @@ def list_counts(visit: CurrentVisit, campaign: messages.Id, paging: messages.Cur
 def _read_table(
     visit: Visit, campaign: int, state: messages.State, asked: messages.Counts | messages.Weights
 ) -> tuple[Domain, pa.Table]:
-    """Check a table against the domain of its campaign; in another state it is refused before it is looked at."""
+    """Check a table against its campaign's domain; the state is checked first."""
     from shoal.agency.tables import read_rows
 
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         demand_state(connection, campaign, state)
         domain = Domain.model_validate(read_campaign(connection, campaign)["domain"])
     given, most = isinstance(asked, messages.Weights), visit.service.settings.rows
@@ -207,7 +202,7 @@ def _read_table(
 def _keep_table(
     visit: Visit, state: messages.State, where: Table, values: dict[str, Any], table: pa.Table
 ) -> dict[str, Any]:
-    """Keep a table in place of an earlier one of the same campaign and owner."""
+    """Store a table, which replaces an earlier one of the same campaign and owner."""
     from shoal.agency.tables import serialize, sum_records
 
     stored = {"rows": table.num_rows, "records": sum_records(table)}
@@ -221,20 +216,20 @@ def _keep_table(
 
 
 def demand_approval(visit: Visit, connection: Connection, campaign: int) -> None:
-    """Refuse a client whom the agency has not approved for a campaign; others need no approval."""
+    """Refuse a client that the agency has not approved for a campaign; other roles need no approval."""
     if visit.holder.role != "client":
         return
     approved = select(_requests.c.id).where(
         _requests.c.campaign_id == campaign, _requests.c.client == visit.holder.name, _requests.c.state == "approved"
     )
     if connection.execute(approved.limit(1)).first() is None:
-        message = "the agency has not approved a request of yours for this campaign; ask for it with a purpose"
+        message = "the agency has not approved a request of yours for this campaign; send a request with a purpose"
         raise Refusal(403, "not_approved", message)
 
 
 @request_routes.serve("POST /v1/requests", ("client",), messages.AccessRequest, status=201, body="body_bytes")
 def create_request(visit: CurrentVisit, asked: messages.NewRequest) -> Any:
-    """Ask for the releases of a campaign, or for attributes that no campaign has yet."""
+    """Request the releases of a campaign, or attributes that no campaign has yet."""
     limit = visit.service.settings.requests
     values = {
         **asked.model_dump(exclude={"campaign", "attributes"}),
@@ -249,34 +244,31 @@ def create_request(visit: CurrentVisit, asked: messages.NewRequest) -> Any:
     with visit.writing() as connection:
         if asked.campaign is not None:
             demand_state(connection, asked.campaign)
-        visit.service.database.lock(connection, COUNT_LOCK)
-        own = select(func.count()).select_from(_requests).where(_requests.c.client == visit.holder.name)
-        if connection.execute(own).scalar_one() >= limit:
-            raise conflict(f"there are {limit:,} requests of this client already", "limit_reached")
-        number = connection.execute(insert(_requests).values(values).returning(_requests.c.id)).scalar_one()
+        message, own = f"a client may have at most {limit:,} requests", _requests.c.client == visit.holder.name
+        number = insert_limited(visit.service.database, connection, _requests, values, limit, message, own)
         visit.subject = f"/v1/requests/{number}"
         return _read_request(connection, number)
 
 
 @request_routes.serve("GET /v1/requests", ROLES, messages.Page[messages.AccessRequest])
 def list_requests(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
-    """List requests with their decisions; clients see their own."""
+    """List requests with their decisions; clients see only their own."""
     asked = _REQUEST if visit.holder.role != "client" else _REQUEST.where(_requests.c.client == visit.holder.name)
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         return read_page(connection, asked, _requests.c.id, paging, _read_entry)
 
 
 @request_routes.serve("POST /v1/requests/{request}/decision", ("agency",), messages.AccessRequest, body="body_bytes")
 def decide_request(visit: CurrentVisit, request: messages.Id, asked: messages.Decision) -> Any:
-    """Approve or refuse a request, now or anew; one without a campaign is approved for the campaign named here."""
+    """Approve or refuse a request, also again; a request without a campaign gets the one named here."""
     with visit.writing() as connection:
         campaign = _read_request(connection, request)["campaign"] or asked.campaign
         if asked.campaign not in (None, campaign):
-            raise invalid("the request is for another campaign; decide it for that one")
+            raise invalid("the request is for another campaign; name that campaign or none")
         if campaign is not None:
             demand_state(connection, campaign)
         elif asked.state == "approved":
-            raise invalid("the request names no campaign; say for which one it is approved")
+            raise invalid("the request names no campaign; name the one for which it is approved")
         values = {**asked.model_dump(exclude={"campaign"}), "campaign_id": campaign, "decided_at": now()}
         connection.execute(update(_requests).where(_requests.c.id == request).values(values))
         return _read_request(connection, request)
@@ -291,15 +283,10 @@ def _read_request(connection: Connection, request: int) -> dict[str, Any]:
 
 def _read_entry(found: Mapping[Any, Any]) -> dict[str, Any]:
     own = {name: value for name, value in found.items() if not name.startswith("campaign_")}
-    return {**own, "attributes": json.loads(found["attributes"]), "shortfall": _find_shortfall(found)}
-
-
-def _find_shortfall(found: Mapping[Any, Any]) -> list[str]:
-    """Return what a client asked for and its campaign does not promise."""
     model, least, delta = (found[f"campaign_{name}"] for name in ("model", "least", "delta"))
     short, l = [], found["l"]
     if model and l is not None and (model != "l-delta-diversity" or l > least):
-        short.append(f"l = {l:g} was asked for; the campaign promises {model} with {least:g}")
+        short.append(f"l = {l:g} was requested; the campaign promises {model} with {least:g}")
     if model and found["delta"] is not None and found["delta"] < delta:
-        short.append(f"delta = {found['delta']:g} was asked for; the campaign promises {delta:g}")
-    return short
+        short.append(f"delta = {found['delta']:g} was requested; the campaign promises {delta:g}")
+    return {**own, "attributes": json.loads(found["attributes"]), "shortfall": short}

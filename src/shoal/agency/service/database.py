@@ -1,7 +1,4 @@
-"""The service's database: reads without a transaction, writes in one that waits for its turn.
-
-A database is used only at the version of the schema that this version of shoal needs.
-"""
+"""The service's database: reads without a transaction, writes in a transaction that waits for its turn."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ from sqlalchemy import (
     Select,
     create_engine,
     event,
+    func,
     inspect,
     make_url,
     select,
@@ -33,9 +31,10 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.sql.schema import Table
 
 from shoal.agency.service import schema
+from shoal.agency.service.refusals import conflict
 from shoal.core.errors import InputError, UsageError
 
-AUDIT_LOCK, COUNT_LOCK, TABLES_LOCK = 7_201, 7_202, 7_203  # names of PostgreSQL's advisory locks
+AUDIT_LOCK, COUNT_LOCK, TABLES_LOCK = 7_201, 7_202, 7_203  # PostgreSQL's advisory locks
 _SECONDS = 10
 _CONNECTIONS = 8
 _SPARE = 8
@@ -50,41 +49,54 @@ class Database:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether this is a file of SQLite."""
         return self.engine.dialect.name == "sqlite"
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection whose statements each stand alone."""
+        """Yield a connection whose statements are not in a common transaction."""
         engine = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that is committed at the end, or not at all.
+        """Yield a connection in a transaction.
 
-        On SQLite writers wait, for a bounded time, and then hold the file's one write lock from the first statement
-        on; on PostgreSQL statements lock rows.
+        On SQLite, writers wait for a limited time and then hold the file's only write lock from the first statement on;
+        on PostgreSQL, statements lock rows.
         """
         with self.engine.execution_options(writing=True).begin() as connection:
             yield connection
 
     def lock(self, connection: Connection, key: int) -> None:
-        """Hold a lock until the transaction ends; SQLite's writers are alone anyway."""
+        """Hold a lock until the transaction ends; SQLite has only one writer at a time."""
         if not self.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
     def upsert(self, table: Table, values: dict[str, Any], key: list[str]) -> Executable:
-        """Return an insert that changes all other columns of the row with the same key, if there is one."""
+        """Return an insert that replaces the row with the same key, if there is one."""
         made = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
         replaced = {name: made.excluded[name] for name in values if name not in key}
         return made.values(values).on_conflict_do_update(index_elements=key, set_=replaced)
 
 
-class Paging(NamedTuple):
-    """Which entries of a list are asked for."""
+def insert_limited(
+    database: Database,
+    connection: Connection,
+    table: Table,
+    values: dict[str, Any],
+    limit: int,
+    message: str,
+    *where: ColumnElement[bool],
+) -> int:
+    """Insert a row and return its number, unless the limit of such rows is reached."""
+    database.lock(connection, COUNT_LOCK)
+    if connection.execute(select(func.count()).select_from(table).where(*where)).scalar_one() >= limit:
+        raise conflict(message, "limit_reached")
+    return int(connection.execute(table.insert().values(values).returning(table.c.id)).scalar_one())
 
+
+class Paging(NamedTuple):
     after: int
     limit: int
 
@@ -96,7 +108,7 @@ def read_page(
     paging: Paging,
     change: Callable[[Mapping[Any, Any]], dict[str, Any]] = dict,
 ) -> dict[str, Any]:
-    """Return the entries after a number, and after which one the next page begins; None at the end."""
+    """Return the entries after a number, and the number after which the next page begins; None at the end."""
     keyed = asked.add_columns(key.label(_KEY)).where(key > paging.after).order_by(key).limit(paging.limit)
     rows = [dict(row) for row in connection.execute(keyed).mappings()]
     keys = [row.pop(_KEY) for row in rows]
@@ -105,7 +117,7 @@ def read_page(
 
 
 def open_database(address: str) -> Database:
-    """Return the database of a URL; nothing is connected yet."""
+    """Return the database of a URL, without connecting."""
     url = _read_url(address)
     pool: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": _SPARE, "pool_timeout": _SECONDS}
     if url.get_backend_name() == "sqlite":
@@ -140,14 +152,14 @@ def _read_url(address: str) -> URL:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # transactions begin where they are asked for, not where the driver guesses
+    connection.isolation_level = None  # no implicit transactions
     until = time.monotonic() + _SECONDS
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
         while True:
             try:
                 connection.execute(f"PRAGMA {pragma}")
                 break
-            except sqlite3.OperationalError as error:  # two that open a new file: SQLite does not wait by itself here
+            except sqlite3.OperationalError as error:  # SQLite does not wait while another process sets WAL
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                     raise
                 time.sleep(0.01)
@@ -159,15 +171,15 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def create_tables(database: Database) -> None:
-    """Create the tables of an empty database; a database of another version is refused and left as it is."""
+    """Create the tables of an empty database; a database of another version is refused and not changed."""
     with naming_failures(database), database.writing() as connection:
-        database.lock(connection, TABLES_LOCK)  # two commands that start together would both create them
+        database.lock(connection, TABLES_LOCK)  # or two commands at a time would both create them
         if not _has_tables(connection):
             schema.create(connection)
 
 
 def open_with_tables(address: str, *, creating: bool) -> Database:
-    """Open a database; its tables are created if the file is new, or if *creating*."""
+    """Open a database; create its tables if the file is new or if *creating*."""
     database = open_database(address)
     if _make_file(database) or creating:
         create_tables(database)
@@ -179,18 +191,18 @@ def open_with_tables(address: str, *, creating: bool) -> Database:
 
 
 def _make_file(database: Database) -> bool:
-    """Make the file of SQLite, for its owner's eyes only, if it is not there; say whether that was done."""
+    """Create the SQLite file, readable by its owner only, if it does not exist; return whether it was created."""
     path = database.engine.url.database
     if not database.is_sqlite or not path or Path(path).exists():
         return False
-    with suppress(OSError):  # SQLite will say so
+    with suppress(OSError):  # SQLite reports it
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     return True
 
 
 @contextmanager
 def naming_failures(database: Database) -> Iterator[None]:
-    """Turn errors of the driver into one that shows no address and no password."""
+    """Replace errors of the driver by one without address and password."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -203,7 +215,7 @@ def naming_failures(database: Database) -> Iterator[None]:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Return whether the tables are there; a database of another version is refused."""
+    """Return whether the tables exist; a database of another version is refused."""
     if not inspect(connection).has_table(schema.version.name):
         return False
     if connection.execute(select(schema.version.c.version_num)).scalars().all() != [schema.VERSION]:

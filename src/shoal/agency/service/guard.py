@@ -1,7 +1,4 @@
-"""The way to every route of the agency: token, role, then the body, and only then the route itself.
-
-Bodies are never more than their limit in memory, and nothing but plain JSON.
-"""
+"""The path to every route of the agency: token, role, then the body, and only then the route itself."""
 
 from __future__ import annotations
 
@@ -14,17 +11,16 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from starlette.requests import ClientDisconnect
 
 from shoal.agency.service import refusals
 from shoal.agency.service.messages import describe_errors
 from shoal.agency.service.refusals import Refusal, invalid
-from shoal.agency.service.tokens import Holder, Role, find, read_digest
+from shoal.agency.service.tokens import Role, find, read_digest
 from shoal.agency.service.visits import Service, Visit
 from shoal.core.documents import AmbiguousJsonError, read_json
 
 ROLES_KEY, BODY_KEY = "x-roles", "x-body-limit"
-_SMALL = 64 * 1024  # bytes of a body that does not wait for other large ones
+_SMALL = 64 * 1024  # bytes; larger bodies wait for one another
 _SCHEME = HTTPBearer(scheme_name="token", description="A token of the agency.", auto_error=False)  # for the schema
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -47,11 +43,9 @@ class Routes(APIRouter):
     ) -> Callable[[Endpoint], Endpoint]:
         """Return a decorator that serves a function at "METHOD /path" to roles; *body* names the setting of its limit.
 
-        The schema shows roles and limit. A function without a model returns a response of its own.
+        The schema shows roles and limit. A function without a model returns its own response.
         """
         method, place = path.split()
-        limit = {} if body is None else {BODY_KEY: body}
-        options = {"response_model": model} if model is not None else {"response_class": Response}
 
         def register(function: Endpoint) -> Endpoint:
             self.add_api_route(
@@ -61,8 +55,8 @@ class Routes(APIRouter):
                 operation_id=function.__name__,
                 status_code=status,
                 responses={**describe_errors(body=body is not None), **(answers or {})},
-                openapi_extra={ROLES_KEY: list(roles), **limit},
-                **options,
+                openapi_extra={ROLES_KEY: list(roles), **({} if body is None else {BODY_KEY: body})},
+                **({"response_class": Response} if model is None else {"response_model": model}),
             )
             return function
 
@@ -70,16 +64,16 @@ class Routes(APIRouter):
 
 
 class _GuardedRoute(APIRoute):
-    """A route that only callers with one of its roles reach; all others learn nothing from it."""
+    """A route that only callers with one of its roles reach; others learn nothing from it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the framework's handler behind the guard."""
         inner = super().get_route_handler()
         declared = self.openapi_extra or {}
         roles, body = frozenset(declared[ROLES_KEY]), declared.get(BODY_KEY)
         action, outcome, template = self.operation_id or self.name, self.status_code or 200, self.path_format
 
-        async def answer(request: Request, holder: Holder) -> Response:
+        async def answer(request: Request, visit: Visit) -> Response:
+            holder, service = visit.holder, visit.service
             if not holder.valid:
                 raise refusals.no_valid_token()
             if holder.expired:
@@ -88,9 +82,9 @@ class _GuardedRoute(APIRoute):
                 raise Refusal(403, "forbidden", f"this is for {' and '.join(sorted(roles))} tokens only")
             if body is None:
                 return await inner(request)
-            service: Service = request.app.state.service
+            size = _check_head(request, getattr(service.settings, body))
             strict = _StrictRequest(request.scope, request.receive)
-            size = await _receive(strict, getattr(service.settings, body))
+            await strict.body()  # a slow sender must not block others
             async with service.tables if size > _SMALL else contextlib.nullcontext():
                 return await inner(strict)
 
@@ -102,8 +96,8 @@ class _GuardedRoute(APIRoute):
                 raise refusals.no_valid_token()
             visit = request.state.visit = Visit(service, holder, action, _subject(request, template), outcome)
             try:
-                response = await answer(request, holder)
-            except Exception as error:  # noqa: BLE001 - it is answered, in our form
+                response = await answer(request, visit)
+            except Exception as error:  # noqa: BLE001 - every error gets an answer in the common form
                 refusal = refusals.of_error(error)
                 await run_in_threadpool(visit.record, refusal.status)
                 raise refusal from None
@@ -114,7 +108,7 @@ class _GuardedRoute(APIRoute):
 
 
 def _subject(request: Request, template: str) -> str:
-    """Return the path if its parameters are numbers, else its template: what callers make up is not logged."""
+    """Return the path if its parameters are numbers, otherwise its template: callers' own words are not logged."""
     ids = request.path_params.values()
     plain = all(isinstance(each, str) and each.isascii() and each.isdigit() and len(each) < 20 for each in ids)
     return template.format(**request.path_params) if plain else template
@@ -128,23 +122,16 @@ async def _current_visit(request: Request) -> Visit:
 CurrentVisit = Annotated[Visit, Depends(_current_visit)]
 
 
-async def _receive(request: Request, limit: int) -> int:
-    """Receive the body, if its head declares JSON within the limit, and return its size."""
-    kind, _, parameters = request.headers.get("content-type", "").partition(";")
-    charset = parameters.strip().lower().replace('"', "")
-    if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
-        raise Refusal(415, "unsupported_media_type", "the body must be application/json in UTF-8")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refusal(415, "unsupported_media_type", "the body must not be compressed")
+def _check_head(request: Request, limit: int) -> int:
+    """Return the declared size of a JSON body, before any of it is read."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, "unsupported_media_type", "the body must be application/json")
     size = request.headers.get("content-length", "")
     if not (size.isascii() and size.isdigit()):
         raise Refusal(411, "length_required", "the body must have a Content-Length", {"Connection": "close"})
     if int(size[:20]) > limit:
         raise Refusal(413, "too_large", f"the body is larger than {limit:,} bytes", {"Connection": "close"})
-    try:
-        return len(await request.body())
-    except ClientDisconnect:
-        raise Refusal(400, "disconnected", "the body ended too soon") from None
+    return int(size)
 
 
 class _StrictRequest(Request):
@@ -155,14 +142,14 @@ class _StrictRequest(Request):
 
 
 def parse(content: bytes) -> Any:
-    """Read JSON; what databases or other readers would stumble over is refused here."""
+    """Read JSON; duplicate keys and NUL characters, which databases or other readers misread, are refused."""
     try:
         document = read_json(content)
     except AmbiguousJsonError as error:
-        raise invalid(f"the body is no plain JSON: {error}") from None
+        raise invalid(f"the body is not plain JSON: {error}") from None
     except ValueError as error:
         place = f" (line {error.lineno} column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise invalid(f"the body is no JSON in UTF-8{place}") from None
+        raise invalid(f"the body is not JSON in UTF-8{place}") from None
     if b"\\u0000" in content:
         raise invalid("the body has a NUL character, which no text may have")
     return document

@@ -1,4 +1,4 @@
-"""What callers send and are sent. What they send is strict, so that nothing is taken for what it is not."""
+"""Models of requests and answers. Requests are validated strictly, without conversions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from shoal.agency.domain import Domain, Name, Received
 from shoal.agency.service.database import Paging
 from shoal.agency.service.tokens import Role
 
-LARGEST = 2**53 - 1  # that every reader of JSON keeps exactly
+LARGEST = 2**53 - 1  # the largest integer that every JSON reader keeps exactly
 
 State = Literal["draft", "collecting", "planned", "closed"]
 Order = Literal["lexicographic", "hilbert", "taxonomy"]
 Arrangement = Literal["contiguous", "gathered", "independent"]
 Records = Literal["paper", "tight", "linked"]
 Model = Literal["l-delta-diversity", "k-delta-anonymity", "entropy-l-delta-diversity"]
-Basis = Literal["checked from counts", "declared by its owner"]  # nothing else is ever said of a release
+Basis = Literal["checked from counts", "declared by its owner"]
 CHECKED: Basis = "checked from counts"
 DECLARED: Basis = "declared by its owner"
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
@@ -40,7 +40,7 @@ USUAL_DAYS, MOST_DAYS = 90, 3660  # of a token
 
 
 def _plain(value: Any) -> Any:
-    """Refuse other ways to write a number, such as +1 or 01: the audit log has paths as they were written."""
+    """Refuse variants of a number such as +1 or 01, because the audit log keeps paths as they were written."""
     if isinstance(value, str) and not re.fullmatch("0|[1-9][0-9]*", value, re.ASCII):
         raise ValueError("digits only, without a leading 0")
     return value
@@ -49,22 +49,22 @@ def _plain(value: Any) -> Any:
 Plain = BeforeValidator(_plain)
 Id = Annotated[int, Plain, Path(ge=1, le=LARGEST)]
 After = Annotated[int, Plain, Query(ge=0, le=LARGEST, description="Begin after the entry with this number.")]
-Limit = Annotated[int, Plain, Query(ge=1, le=1000, description="So many entries at most.")]
+Limit = Annotated[int, Plain, Query(ge=1, le=1000, description="The largest number of entries.")]
 Entry = TypeVar("Entry", bound=BaseModel)
 _ERRORS = {
-    401: "No valid token, or one that has expired.",
+    401: "No valid token, or an expired token.",
     403: "A token of another role, or a client that was not approved.",
-    404: "No such thing.",
-    409: "Not in this state, or a limit is reached.",
+    404: "It does not exist.",
+    409: "The state does not permit it, or a limit is reached.",
     422: "The request is wrong.",
     500: "The service failed.",
-    503: "The database does not answer, or the service is busy.",
+    503: "The database does not respond, or the service is busy.",
 }
 _BODY_ERRORS = {
     400: "The body ended too soon.",
     411: "The body has no Content-Length.",
     413: "The body is too large.",
-    415: "The body is no JSON.",
+    415: "The body is not JSON.",
 }
 
 
@@ -76,14 +76,10 @@ CurrentPage = Annotated[Paging, Depends(_paging)]
 
 
 class Lifetime(Received):
-    """For how many days a token is valid."""
-
     days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = USUAL_DAYS
 
 
 class NewToken(Lifetime):
-    """Whom a token is for, and for how long."""
-
     name: Name
     role: Role
 
@@ -92,13 +88,13 @@ class NewToken(Lifetime):
     def _legible(cls, name: str) -> str:
         if name != name.strip() or not name.isprintable() or not is_normalized("NFC", name):
             raise ValueError(
-                "owners are told apart by it, so no blank at its ends, no invisible character, accents composed (NFC)"
+                "names identify owners: no blanks at the ends, no invisible characters, accents composed (NFC)"
             )
         return name
 
 
 class NewCampaign(Received):
-    """What a campaign is about and what it promises."""
+    """The subject and the promise of a campaign."""
 
     name: Name
     domain: Domain
@@ -115,61 +111,59 @@ class NewCampaign(Received):
     def _reachable(self) -> NewCampaign:
         of_records, usual = self.promise == "k-delta-anonymity", self.promise == "l-delta-diversity"
         if (self.k is None) == of_records or (self.l is None) != of_records:
-            raise ValueError("k-delta-anonymity needs k, the other promises l, and none needs both")
+            raise ValueError("give k for k-delta-anonymity and l for the other promises, never both")
         if usual and type(self.least) is float:
             raise ValueError("l of l-delta-diversity must be a whole number")
         if not of_records and self.least > len(self.domain.sensitive.values):
-            raise ValueError("l is more than the sensitive column has values")
+            raise ValueError("l exceeds the number of values of the sensitive column")
         if not usual and self.arrangement != "contiguous":
-            raise ValueError("the classes of this promise are contiguous; arrangements are for l-delta-diversity")
+            raise ValueError("only l-delta-diversity has other arrangements than contiguous")
         if self.records == "linked" and not of_records:
-            raise ValueError("records for linked releases are for k-delta-anonymity")
+            raise ValueError("only k-delta-anonymity has records for linked releases")
         if self.eta and not (usual or of_records):
-            raise ValueError("an eta above 0 cannot be carried through to entropies")
+            raise ValueError("entropies require eta = 0")
         return self
 
     @property
     def least(self) -> int | float:
-        """The number that is promised: k or l, as a whole number where it is one."""
+        """The promised k or l, an integer if it is whole."""
         number = self.l if self.k is None else self.k
-        assert number is not None  # noqa: S101 - the validator saw to it
+        assert number is not None  # noqa: S101 - checked by the validator
         return int(number) if float(number).is_integer() else number
 
 
 class NewState(Received):
-    """Where a campaign goes."""
-
     state: Literal["collecting", "closed"]
 
 
 def _rows(*kinds: str) -> dict[str, Any]:
-    """Describe rows; they are checked column by column, not cell by cell: there may be a million."""
+    """Describe rows for the schema only: with up to a million rows, they are checked by column, not by cell."""
     cells = {"type": "array", "minItems": 3, "items": {"anyOf": [{"type": kind} for kind in kinds]}}
     return {"type": "array", "minItems": 1, "items": cells}
 
 
 class Counts(Received):
-    """Rows of the quasi columns, the sensitive column and how many records there are of each combination."""
+    """Rows of the quasi columns, the sensitive column, and the number of records of each combination."""
 
     columns: Annotated[list[Name], Field(min_length=3)]
     rows: Annotated[list[Any], Field(min_length=1), WithJsonSchema(_rows("string", "integer"))]
 
 
 class Weights(Counts):
-    """The same for a distribution: counts, or probabilities as numbers or decimal texts."""
+    """Like Counts, but the last column may have probabilities: numbers or decimal strings."""
 
     rows: Annotated[list[Any], Field(min_length=1), WithJsonSchema(_rows("string", "number"))]
 
 
 class PlanRequest(Received):
-    """With which p to plan, or for how many samples, not both; without either, for as many as were counted."""
+    """The p to plan with or the number of samples, not both; by default, the number of counted records."""
 
     p: Annotated[float, Field(gt=0, le=1)] | None = None
     samples: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
 
 
 class NewRequest(Received):
-    """What a client wants: the releases of a campaign, or attributes; how much is to be promised; what it is for."""
+    """A client's request: a campaign's releases or attributes, the wanted guarantee, and the purpose."""
 
     purpose: Text
     campaign: Number | None = None
@@ -180,26 +174,22 @@ class NewRequest(Received):
     @model_validator(mode="after")
     def _of_something(self) -> NewRequest:
         if self.campaign is None and not self.attributes:
-            raise ValueError("name a campaign, or the attributes that are wanted")
+            raise ValueError("name a campaign or the wanted attributes")
         return self
 
 
 class Decision(Received):
-    """What the agency decides about a request."""
-
     state: Literal["approved", "refused"]
     campaign: Number | None = None
     reason: Annotated[str, StringConstraints(max_length=2000)] = ""
 
 
 class NewReport(Received):
-    """How many records an owner has."""
-
     records: Number
 
 
 class _Said(BaseModel):
-    """A part of a manifest, as far as the service looks at it."""
+    """A part of a manifest; keys that the service does not use are ignored."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -223,7 +213,7 @@ class _DataFile(_Said):
 
 
 class ReleaseManifest(_Said):
-    """What the manifest of a release by a plan must say."""
+    """The required content of the manifest of a release by a plan."""
 
     method: Literal["agreed"]
     agreed: _PlanFile
@@ -233,9 +223,9 @@ class ReleaseManifest(_Said):
 
 
 class NewRelease(Received):
-    """A release as it is registered: what it says of itself, and the SHA-256 of its files. It has no place for rows.
+    """A release to register: its manifest and the SHA-256 of its files, never rows.
 
-    With its counts, columns class, the sensitive one and count, the promise is checked; without, it is only declared.
+    With counts (columns class, the sensitive one and count), the service checks the promise; without, it is declared.
     """
 
     manifest: dict[str, Any]
@@ -244,13 +234,11 @@ class NewRelease(Received):
 
 
 class Sent(BaseModel):
-    """What is sent."""
-
     model_config = ConfigDict(extra="forbid")
 
 
 class Page(Sent, Generic[Entry]):
-    """Some entries of a list, and after which number the next page begins; null at the end."""
+    """Some entries of a list; the next page begins after the entry with the number `next`, null at the end."""
 
     items: list[Entry]
     next: int | None
@@ -264,19 +252,18 @@ class ErrorContent(Sent):
 
 
 class ErrorMessage(Sent):
-    """Every answer that is no success."""
+    """The form of every refusal."""
 
     error: ErrorContent
 
 
 def describe_errors(*, body: bool = False) -> dict[int | str, dict[str, Any]]:
-    """Describe the refusals of a route for the schema."""
     described = {**_ERRORS, **(_BODY_ERRORS if body else {})}
     return {status: {"model": ErrorMessage, "description": text} for status, text in sorted(described.items())}
 
 
 class TokenEntry(Sent):
-    """A token as the agency sees it later."""
+    """A token without its secret."""
 
     id: int
     name: str
@@ -287,7 +274,7 @@ class TokenEntry(Sent):
 
 
 class CreatedToken(Sent):
-    """A token, this once."""
+    """A new token with its secret, which is shown only once."""
 
     id: int
     name: str
@@ -297,7 +284,7 @@ class CreatedToken(Sent):
 
 
 class AccessRequest(NewRequest):
-    """A client's request and what was decided about it."""
+    """A client's request and the decision about it."""
 
     id: int
     client: str
@@ -305,11 +292,11 @@ class AccessRequest(NewRequest):
     reason: str
     at: str
     decided_at: str | None
-    shortfall: list[str]  # l and delta that were asked for and that the campaign does not promise
+    shortfall: list[str]  # requested l and delta that the campaign does not promise
 
 
 class PlanSummary(Sent):
-    """The numbers of a plan: owners must have so many records."""
+    """The numbers of a plan; `records` is the number that owners must have."""
 
     n: int
     n_tight: int
@@ -321,7 +308,7 @@ class PlanSummary(Sent):
 
 
 class CampaignEntry(Sent):
-    """A campaign, without its domain."""
+    """A campaign without its domain."""
 
     id: int
     name: str
@@ -339,21 +326,15 @@ class CampaignEntry(Sent):
 
 
 class Campaign(CampaignEntry):
-    """A campaign with its domain."""
-
     domain: Domain
 
 
 class Stored(Sent):
-    """What was stored of a table."""
-
     rows: int
     records: int | None
 
 
 class ContributionEntry(Sent):
-    """Who contributed how much."""
-
     owner: str
     rows: int
     records: int
@@ -361,7 +342,7 @@ class ContributionEntry(Sent):
 
 
 class Report(Sent):
-    """How many it has, needs and lacks."""
+    """The numbers of records that an owner has, needs and lacks."""
 
     records: int
     needed: int
@@ -370,22 +351,16 @@ class Report(Sent):
 
 
 class ReportEntry(Report):
-    """The same of one owner."""
-
     owner: str
     at: str
 
 
 class CreatedRelease(Sent):
-    """The number of a registered release, and what its promise rests on."""
-
     id: int
     basis: Basis
 
 
 class ReleaseEntry(Sent):
-    """A registered release."""
-
     id: int
     owner: str
     rows: int
@@ -396,15 +371,13 @@ class ReleaseEntry(Sent):
 
 
 class Release(ReleaseEntry):
-    """A registered release with its manifest."""
-
     manifest: dict[str, Any]
 
 
 class Guarantee(Sent):
-    """What is known of so many releases by the plan together, whichever they are, and what that rests on.
+    """The guarantee for a number of releases by the plan together, whichever are linked, and its basis.
 
-    ``checked_l`` are the values that all releases with counts leave together in the worst class.
+    ``checked_l`` is the number of values that remain in the worst class if all releases with counts are linked.
     """
 
     releases: int
@@ -420,13 +393,13 @@ class Guarantee(Sent):
 
 
 class Target(Received):
-    """A person of whom the quasi values are known."""
+    """The quasi values of a person."""
 
     target: dict[Name, Name]
 
 
 class Linkage(Sent):
-    """What releases with counts leave of a target together: of each value the smallest number of rows."""
+    """The smallest number of rows per value of a target over all releases with counts."""
 
     number: int
     checked: int
@@ -437,7 +410,7 @@ class Linkage(Sent):
 
 
 class AuditLine(Sent):
-    """Who did what, and how it ended (a status of HTTP)."""
+    """One request and its HTTP status."""
 
     number: int
     at: str
@@ -449,6 +422,4 @@ class AuditLine(Sent):
 
 
 class Health(Sent):
-    """The service answers and reaches its database."""
-
     status: Literal["ok"]

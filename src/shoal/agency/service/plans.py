@@ -1,4 +1,4 @@
-"""Plans: made once by the agency, fetched by owners, who then report how many records they have."""
+"""Plans: the agency makes one per campaign; owners fetch it and report their numbers of records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.agency.service.visits import Visit
 routes = Routes("plans")
 _PLAN_ANSWERS: dict[int | str, dict[str, object]] = {
     200: {
-        "description": "The plan, as shoal agency apply reads it.",
+        "description": "The plan, in the format of shoal agency apply.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     },
 }
@@ -29,20 +29,20 @@ _PLAN_ANSWERS: dict[int | str, dict[str, object]] = {
 
 @routes.serve("POST /v1/campaigns/{campaign}/plan", ("agency",), messages.PlanSummary, status=201, body="body_bytes")
 async def make_plan(visit: CurrentVisit, campaign: messages.Id, asked: messages.PlanRequest) -> Any:
-    """Make the plan from all counts, or from the distribution of a draft; once and for all."""
-    # Who waits for a planner holds no thread, so that all else is answered meanwhile.
+    """Make the plan, once, from all counts or from the distribution of a draft."""
+    # A request that waits for a planner must not hold a thread of the pool.
     return await to_thread.run_sync(make, visit, campaign, asked, limiter=visit.service.planners)
 
 
 @routes.serve("GET /v1/campaigns/{campaign}/plan", ("agency", "owner"), answers=_PLAN_ANSWERS)
 def fetch_plan(visit: CurrentVisit, campaign: messages.Id) -> Response:
-    """Send the plan itself."""
+    """Return the plan."""
     return Response(read_stored(visit, campaign), media_type="application/json")
 
 
 @routes.serve("PUT /v1/campaigns/{campaign}/records", ("owner",), messages.Report, body="body_bytes")
 def report_records(visit: CurrentVisit, campaign: messages.Id, asked: messages.NewReport) -> Any:
-    """Tell how many records one has, and learn how many are missing; it replaces an earlier number."""
+    """Report the number of records of an owner, which replaces an earlier one, and return how many are missing."""
     values = {**visit.owner_columns(campaign), "records": asked.records}
     with visit.writing() as connection:
         campaigns.demand_state(connection, campaign, "planned", held=True)
@@ -52,10 +52,10 @@ def report_records(visit: CurrentVisit, campaign: messages.Id, asked: messages.N
 
 @routes.serve("GET /v1/campaigns/{campaign}/records", ("agency",), messages.Page[messages.ReportEntry])
 def list_records(visit: CurrentVisit, campaign: messages.Id, paging: messages.CurrentPage) -> Any:
-    """List how many records owners have."""
+    """List the reported numbers of records."""
     table = schema.reports
     asked = select(table.c.owner, table.c.records, table.c.at).where(table.c.campaign_id == campaign)
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         campaigns.demand_state(connection, campaign, "planned", "closed")
         needed = _read_needed(connection, campaign)
         return read_page(
@@ -64,13 +64,12 @@ def list_records(visit: CurrentVisit, campaign: messages.Id, paging: messages.Cu
 
 
 def _read_needed(connection: Connection, campaign: int) -> int:
-    """Return how many records the plan demands."""
     found = select(schema.plans.c.records).where(schema.plans.c.campaign_id == campaign)
     return int(connection.execute(found).scalar_one())
 
 
 def compare_records(records: int, needed: int) -> dict[str, object]:
-    """Compare what an owner has with what the plan demands.
+    """Compare an owner's number of records with the plan's.
 
     >>> compare_records(3, 5)
     {'records': 3, 'needed': 5, 'missing': 2, 'enough': False}
@@ -80,17 +79,17 @@ def compare_records(records: int, needed: int) -> dict[str, object]:
 
 
 def make(visit: Visit, campaign: int, asked: messages.PlanRequest) -> messages.PlanSummary:
-    """Plan by all contributions that were acknowledged, or by the distribution of a draft; once and for all.
+    """Plan from all acknowledged contributions, or from the distribution of a draft.
 
-    The plan is computed without any lock, and stored only if nothing was contributed and no state changed meanwhile.
+    The plan is computed without a lock and stored only if the state and the contributions are unchanged.
     """
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         seen, tables = _read_basis(connection, campaign)
     made, document = compute_plan(campaigns.read_terms(seen), tables, asked, visit.service.settings.points)
     with visit.writing() as connection:
         if not campaigns.advance(connection, seen.id, seen.state, "planned", revision=seen.revision):
             campaigns.demand_state(connection, seen.id, "draft", "collecting")
-            raise conflict("owners contributed while the plan was made; ask again", "changed")
+            raise conflict("owners contributed while the plan was made; make it again", "changed")
         values = {"campaign_id": seen.id, "at": now(), **made.model_dump(), "document": document}
         connection.execute(insert(schema.plans).values(values))
     return made
@@ -99,11 +98,11 @@ def make(visit: Visit, campaign: int, asked: messages.PlanRequest) -> messages.P
 def compute_plan(
     terms: messages.NewCampaign, tables: Sequence[bytes], asked: messages.PlanRequest, most_points: int
 ) -> tuple[messages.PlanSummary, str]:
-    """Add up tables exactly and plan; what cannot be planned raises as ``shoal agency plan`` does.
+    """Add up tables exactly and plan, with the errors of ``shoal agency plan``.
 
-    Returns the numbers of the plan, and its document as it is sent.
+    Returns the plan's numbers and its document as text.
     """
-    from shoal.agency import planning  # which bring all of planning along
+    from shoal.agency import planning
     from shoal.agency.tables import deserialize, pool
     from shoal.release.forms.agreed import Promise
 
@@ -111,7 +110,7 @@ def compute_plan(
     plan = planning.make_plan(
         known,
         promise=Promise(terms.promise, terms.least),
-        delta=Fraction(repr(terms.delta)),  # the decimal that was sent
+        delta=Fraction(repr(terms.delta)),  # the decimal in the request
         p=None if asked.p is None else Fraction(repr(asked.p)),
         samples=asked.samples,
         eta=Fraction(repr(terms.eta)),
@@ -124,9 +123,9 @@ def compute_plan(
 
 
 def read_stored(visit: Visit, campaign: int) -> str:
-    """Return the document of a campaign's plan, as it is sent."""
+    """Return the document of a campaign's plan as text."""
     table = schema.plans
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         stored = connection.execute(
             select(table.c.document).where(table.c.campaign_id == campaign)
         ).scalar_one_or_none()
@@ -137,18 +136,18 @@ def read_stored(visit: Visit, campaign: int) -> str:
 
 
 def _read_basis(connection: Connection, campaign: int) -> tuple[Row[Any], Sequence[bytes]]:
-    """Return a campaign and the tables that its plan rests on.
+    """Return a campaign and the tables that its plan is based on.
 
-    The campaign is read first: whatever is changed after that makes its state or its revision another.
+    The campaign is read first: any later change of the tables also changes its state or its revision.
     """
     seen = connection.execute(select(schema.campaigns).where(schema.campaigns.c.id == campaign)).one_or_none()
     if seen is None:
         raise absent("campaign")
     if seen.state not in ("draft", "collecting"):
-        raise conflict(f"the campaign is {seen.state}; its plan is made")
+        raise conflict(f"the campaign is {seen.state}; it has its plan")
     table = schema.distributions if seen.state == "draft" else schema.contributions
     stored = connection.execute(select(table.c.data).where(table.c.campaign_id == campaign)).scalars().all()
     if not stored:
-        missing = "distribution; give it one" if seen.state == "draft" else "counts of any owner"
+        missing = "distribution; send one" if seen.state == "draft" else "counts of any owner"
         raise conflict(f"the campaign has no {missing}", "nothing_to_plan_by")
     return seen, stored

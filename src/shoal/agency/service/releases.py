@@ -1,6 +1,6 @@
-"""Releases that owners register: a manifest and counts, checked against the plan; and what they leave together.
+"""Registered releases: a manifest and counts, checked against the plan, and the result of linking releases.
 
-Whatever is said of a release was checked from its counts or is declared by its owner; decision 16 says why.
+Every statement is based on counts or declared by an owner; decision 16 has the reasons.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import Connection, func, select
 
 from shoal.agency.service import campaigns, messages, schema
 from shoal.agency.service.campaigns import demand_approval
-from shoal.agency.service.database import COUNT_LOCK, read_page
+from shoal.agency.service.database import COUNT_LOCK, insert_limited, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.plans import read_stored
 from shoal.agency.service.refusals import absent, conflict, invalid, of_validation
@@ -36,27 +36,23 @@ _ENTRY = select(
     *(_table.c[name] for name in ("id", "owner", "rows", "files", "achieved", "at")),
     _table.c.counts.isnot(None).label("basis"),
 )
-_ROUNDING = 1e-9  # of an entropy's exponential, as manifests have it
+_ROUNDING = 1e-9  # of the exponential of an entropy in a manifest
 _HowMany = Annotated[
     int | None,
     messages.Plain,
-    Query(alias="releases", ge=1, le=1_000_000_000, description="How many together; else all registered."),
+    Query(alias="releases", ge=1, le=1_000_000_000, description="The number of releases; by default, all registered."),
 ]
 
 
 @routes.serve(
-    "POST /v1/campaigns/{campaign}/releases",
-    ("owner",),
-    messages.CreatedRelease,
-    status=201,
-    body="table_bytes",
+    "POST /v1/campaigns/{campaign}/releases", ("owner",), messages.CreatedRelease, status=201, body="table_bytes"
 )
 def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages.NewRelease) -> Any:
-    """Register a release by the plan: its manifest, the SHA-256 of its files, and its counts; again, it is the same."""
+    """Register a release by the plan: its manifest, the SHA-256 of its files, and its counts."""
     database, limit = visit.service.database, visit.service.settings.releases
     files = _write_json(dict(sorted(asked.files.items())))
     digest = hashlib.sha256(files.encode("ascii")).hexdigest()
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         campaigns.demand_state(connection, campaign, "planned")
         promise = _read_promise(connection, campaign)
     said = _check_manifest(asked.manifest, asked.files, promise)
@@ -73,10 +69,10 @@ def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages
             number, declared = found
         else:
             _refuse_others(connection, campaign, visit.holder.name, said.data.sha256)
-            if connection.execute(select(func.count()).select_from(_table).where(*same)).scalar_one() >= limit:
-                raise conflict(f"there are {limit:,} releases of this owner already", "limit_reached")
-            made = _table.insert().values({**visit.owner_columns(campaign), **values}).returning(_table.c.id)
-            number, declared = connection.execute(made).scalar_one(), counts is None
+            values |= visit.owner_columns(campaign)
+            message = f"an owner may have at most {limit:,} releases"
+            number = insert_limited(database, connection, _table, values, limit, message, *same)
+            declared = counts is None
             if counts is not None:
                 _link(visit, connection, campaign, counts, promise["classes"])
         visit.subject = f"/v1/campaigns/{campaign}/releases/{number}"
@@ -84,7 +80,7 @@ def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages
 
 
 def _refuse_others(connection: Connection, campaign: int, owner: str, data: str) -> None:
-    """Refuse a data file that another owner registered in this campaign, whatever the other files are."""
+    """Refuse a data file that another owner has registered in this campaign."""
     theirs = _table.c.campaign_id == campaign, _table.c.owner != owner, _table.c.files.contains(data)
     if connection.execute(select(_table.c.id).where(*theirs).limit(1)).first() is not None:
         raise conflict("another owner registered this data file; register a release of your own records", "not_yours")
@@ -93,7 +89,7 @@ def _refuse_others(connection: Connection, campaign: int, owner: str, data: str)
 def _check_counts(
     visit: Visit, campaign: int, asked: messages.NewRelease, said: messages.ReleaseManifest
 ) -> tuple[ClassCounts | None, float | None]:
-    """Return the counts of a release and what they reach, if it has some and these keep the plan's promise."""
+    """Return the counts of a release and the value that they achieve; they must satisfy the promise."""
     if asked.counts is None:
         return None, None
     from shoal.agency.tables import ClassCounts, check_counts
@@ -105,14 +101,13 @@ def _check_counts(
 
 @lru_cache(maxsize=4)
 def _parse_plan(document: str) -> AgreedPlan:
-    """Return the plan of a campaign as owners read it."""
     from shoal.release.forms.agreed import parse_plan
 
     return parse_plan(document.encode("ascii"), "the plan")
 
 
 def _link(visit: Visit, connection: Connection, campaign: int, counts: ClassCounts, n_classes: int) -> None:
-    """Link a release with all that have counts already; the campaign is held, so that nobody else does."""
+    """Link a release with all earlier ones that have counts; the caller has locked the campaign."""
     from shoal.agency.tables import ClassCounts
 
     table = schema.linkages
@@ -125,8 +120,8 @@ def _link(visit: Visit, connection: Connection, campaign: int, counts: ClassCoun
 
 @routes.serve("GET /v1/campaigns/{campaign}/releases", ROLES, messages.Page[messages.ReleaseEntry])
 def list_releases(visit: CurrentVisit, campaign: messages.Id, paging: messages.CurrentPage) -> Any:
-    """List registered releases, without their manifests."""
-    with visit.reading() as connection:
+    """List registered releases without their manifests."""
+    with visit.service.database.reading() as connection:
         campaigns.demand_state(connection, campaign)
         demand_approval(visit, connection, campaign)
         return read_page(connection, _ENTRY.where(_table.c.campaign_id == campaign), _table.c.id, paging, _entry)
@@ -136,7 +131,7 @@ def list_releases(visit: CurrentVisit, campaign: messages.Id, paging: messages.C
 def show_release(visit: CurrentVisit, campaign: messages.Id, release: messages.Id) -> Any:
     """Show a registered release with its manifest."""
     here = _table.c.campaign_id == campaign, _table.c.id == release
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         campaigns.demand_state(connection, campaign)
         demand_approval(visit, connection, campaign)
         found = connection.execute(_ENTRY.add_columns(_table.c.manifest).where(*here)).mappings().one_or_none()
@@ -147,11 +142,10 @@ def show_release(visit: CurrentVisit, campaign: messages.Id, release: messages.I
 
 @routes.serve("GET /v1/campaigns/{campaign}/guarantee", ROLES, messages.Guarantee)
 def show_guarantee(visit: CurrentVisit, campaign: messages.Id, releases_: _HowMany = None) -> Any:
-    """Say what is known of so many releases by the plan together, whichever are linked, and what that rests on."""
-    # Of releases to come each fails with probability delta, so any of t with t delta at most.
+    """Return the guarantee for a number of releases together, whichever are linked, and its basis."""
     from shoal.agency.samples import compose_delta
 
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         campaigns.demand_state(connection, campaign, "planned", "closed")
         demand_approval(visit, connection, campaign)
         promise = _read_promise(connection, campaign)
@@ -176,17 +170,17 @@ def show_guarantee(visit: CurrentVisit, campaign: messages.Id, releases_: _HowMa
 
 @routes.serve("POST /v1/campaigns/{campaign}/linkage", ROLES, messages.Linkage, body="body_bytes")
 def link_target(visit: CurrentVisit, campaign: messages.Id, asked: messages.Target) -> Any:
-    """Say what all releases with counts leave together of somebody whose quasi values are known."""
+    """Return the sensitive values that remain for a person if all releases with counts are linked."""
     from shoal.agency.tables import ClassCounts, find_class
 
     table = schema.linkages
-    with visit.reading() as connection:
+    with visit.service.database.reading() as connection:
         campaigns.demand_state(connection, campaign, "planned", "closed")
         demand_approval(visit, connection, campaign)
         registered, checked, _ = _count_registered(connection, campaign)
         content = connection.execute(select(table.c.data).where(table.c.campaign_id == campaign)).scalar_one_or_none()
     if content is None:
-        raise conflict("no release has counts yet, so that nothing can be linked", "nothing_to_link")
+        raise conflict("no release has counts yet: there is nothing to link", "nothing_to_link")
     plan = _parse_plan(read_stored(visit, campaign))
     number = find_class(plan, asked.target)
     remaining = ClassCounts.of_bytes(content).list_values(number, plan.sensitive_values)
@@ -201,7 +195,7 @@ def link_target(visit: CurrentVisit, campaign: messages.Id, asked: messages.Targ
 
 
 def _count_registered(connection: Connection, campaign: int) -> tuple[int, int, int | None]:
-    """Return how many releases there are, how many of these have counts, and how many values those leave together."""
+    """Return the number of releases, the number of those with counts, and how many values the latter leave together."""
     of_campaign = select(func.count()).select_from(_table).where(_table.c.campaign_id == campaign)
     table = schema.linkages
     linked = select(table.c.releases, table.c.l).where(table.c.campaign_id == campaign)
@@ -215,7 +209,7 @@ def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _read_promise(connection: Connection, campaign: int) -> dict[str, Any]:
-    """Return the numbers of a planned campaign and its plan that releases must have."""
+    """Return the numbers of a planned campaign that its releases must have."""
     planned, plans = schema.campaigns, schema.plans
     of_plan = plans.c.digest, plans.c.records, plans.c.classes
     asked = select(planned.c.model, planned.c.least, planned.c.delta, planned.c.records.label("kind"), *of_plan)
@@ -227,7 +221,7 @@ def _read_promise(connection: Connection, campaign: int) -> dict[str, Any]:
 def _check_manifest(
     manifest: Mapping[str, Any], files: Mapping[str, str], promise: Mapping[str, Any]
 ) -> messages.ReleaseManifest:
-    """Return what a release says of itself, or refuse it if it does not say that it keeps the plan."""
+    """Return the manifest of a release, or refuse it if it does not state that it follows the plan."""
     try:
         said = messages.ReleaseManifest.model_validate(manifest)
     except ValidationError as error:
@@ -236,17 +230,17 @@ def _check_manifest(
     parameter = "k" if promise["model"] == "k-delta-anonymity" else "l"
     asked = promise["model"], {parameter: least, "delta": promise["delta"]}
     wrong = {
-        "manifest.agreed.digest is not that of the campaign's plan; fetch the plan and apply it anew": (
+        "manifest.agreed.digest differs from the digest of the campaign's plan; fetch the plan and apply it again": (
             said.agreed.digest != promise["digest"]
         ),
         "manifest.agreed.classes is not the plan's number of classes": said.agreed.classes != promise["classes"],
-        "files must have the files that manifest.agreed and manifest.data name, with the same SHA-256": any(
+        "files must include the files named by manifest.agreed and manifest.data, with the same SHA-256": any(
             files.get(part.file) != part.sha256 for part in (said.agreed, said.data)
         ),
         f"manifest.guarantees must have the plan's promise, {parameter} and delta": (
             (guarantee.model, guarantee.parameters) != asked
         ),
-        f"manifest.guarantees must say that at least {parameter} was achieved": (
+        f"manifest.guarantees must state that at least {parameter} was achieved": (
             guarantee.achieved < least * (1 - _ROUNDING)
         ),
         f"manifest.rows is below the {promise['records']:,} records that the plan demands": (
@@ -263,50 +257,46 @@ def _write_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
-_OWNERS_WORD = (
-    "That the published files have these counts is declared by their owners; whoever has a file can check it with "
-    "shoal verify."
-)
+_OWNERS_WORD = "The owners declare that the published files have these counts; with a file, shoal verify can check it."
 
 
 def _describe_registered(registered: int, checked: int, l: int | None) -> str:
-    """Say what was checked of registered releases, and what was not."""
     if l is None:
         return (
             f"Declared by their owners: each of the {registered:,} registered releases keeps the plan's promise. The "
-            "service has their manifests and checked nothing but that these say so."
+            "service has checked nothing but the statements of their manifests."
         )
     values = count_noun(l, "sensitive value remains", "sensitive values remain")
-    some = f"whichever of the {checked:,} releases with counts somebody links, at least {values} for everybody"
-    rest = f" Of {count_noun(registered - checked, 'further release')}, declared by the owners, nothing was checked, "
+    some = f"whichever of the {checked:,} releases with counts an attacker links, at least {values} per person"
+    rest = f" Of {count_noun(registered - checked, 'further release')}, declared by the owners, nothing was checked; "
     return f"Checked from counts: {some}. {_OWNERS_WORD}" + (
-        f"{rest}and linking these may leave less." if checked < registered else ""
+        f"{rest}linking these may leave less." if checked < registered else ""
     )
 
 
 def _describe_linked(l: int, checked: int, declared: int) -> str:
-    """Say what remains of a target, and what that rests on."""
     rest = "" if not declared else f" {count_noun(declared, 'release')}, declared by the owners, could not be linked."
     values, releases = count_noun(l, "value remains", "values remain"), count_noun(checked, "release")
     return f"Checked from counts: {values} if the {releases} with counts are linked. {_OWNERS_WORD}{rest}"
 
 
 def _describe_planned(number: int, promise: Mapping[str, Any], delta: Fraction) -> str:
-    """Say what is promised of releases to come."""
     several = "one release" if number == 1 else f"{number:,} releases"
     linked = promise["kind"] == "linked"
-    always = "A release that is verified before it is published, as shoal agency apply does, does not fail its part."
+    always = "shoal agency apply publishes only releases that keep their part of the promise."
     if delta == 1:
-        return f"Of {several} by this plan nothing is promised beforehand: their deltas sum to 1 or more. {always}"
+        return (
+            f"For {several} by this plan, the plan promises nothing beforehand: their deltas sum to 1 or more. {always}"
+        )
     keeps = {
-        "l-delta-diversity": "whichever of them somebody links, at least {0:g} sensitive values remain for everybody",
+        "l-delta-diversity": "whichever of them an attacker links, at least {0:g} sensitive values remain per person",
         "k-delta-anonymity": "every class of each has at least {0:g} records"
-        + ", and keeps so many whichever of them somebody links" * linked,
+        + ", and keeps as many whichever of them an attacker links" * linked,
         "entropy-l-delta-diversity": "every class of each is at least as varied as {0:g} equally frequent values",
     }[promise["model"]].format(promise["least"])
     return (
-        f"If there are {several} by this plan, {keeps}, except with probability {float(delta)} at most. This rests on "
-        "records that are independent draws from the distribution that was planned with."
+        f"If there are {several} by this plan, {keeps}, except with probability {float(delta)} at most. This assumes "
+        "records that are independent draws from the planned distribution."
         + f" {always}"
-        * (not linked)  # what remains of linked ones, no single release shows
+        * (not linked)  # a single release cannot show what linking leaves
     )

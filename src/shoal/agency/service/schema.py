@@ -1,4 +1,4 @@
-"""The tables of the service, the same on SQLite and PostgreSQL, and triggers against changes that no code may make."""
+"""The tables of the service on SQLite and PostgreSQL, and triggers that refuse changes no code may make."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION = "0002"  # of these tables; databases of other versions are refused
-_FINAL = ("audit", "plans", "releases")  # rows of these are never changed and never deleted
-_CHANGED = {"campaigns": ("state", "revision"), "tokens": ("expires_at", "revoked_at")}  # all else of these is fixed
+VERSION = "0002"  # databases of other versions are refused
+_FINAL = ("audit", "plans", "releases")  # rows that never change
+_CHANGED = {"campaigns": ("state", "revision"), "tokens": ("expires_at", "revoked_at")}  # the only columns that change
 _RANK = "CASE {0}.state WHEN 'draft' THEN 0 WHEN 'collecting' THEN 1 WHEN 'planned' THEN 2 WHEN 'closed' THEN 3 END"
 _BACK = f"{_RANK.format('NEW')} < {_RANK.format('OLD')}"
 _REVIVED = "OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NULL"
@@ -27,7 +27,6 @@ metadata = sa.MetaData(
 
 
 def _make_table(name: str, *items: SchemaItem) -> sa.Table:
-    """Return a table whose rows are numbered."""
     number = sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True)
     return sa.Table(name, metadata, number, *items, sqlite_autoincrement=True)
 
@@ -77,7 +76,7 @@ campaigns = _make_table(
     _column("point_order", sa.String(20)),
     _column("arrangement", sa.String(20)),
     _column("records", sa.String(10)),
-    _column("revision", sa.BigInteger),  # grows with everything that a plan rests on
+    _column("revision", sa.BigInteger),  # grows with every change of the data for the plan
     _at("created_at"),
     sa.CheckConstraint("state IN ('draft', 'collecting', 'planned', 'closed')", name="state"),
 )
@@ -122,17 +121,17 @@ releases = _make_table(
     _column("files", sa.Text),
     _column("rows", sa.BigInteger),
     _column("manifest", sa.Text),
-    sa.Column("achieved", sa.Float(53)),  # what the weakest class reaches by the counts
+    sa.Column("achieved", sa.Float(53)),  # value of the weakest class by the counts
     sa.Column("counts", sa.LargeBinary),  # class by value; NULL: the release is declared by its owner
     _at(),
     sa.UniqueConstraint("campaign_id", "owner", "files_digest"),
 )
-linkages = sa.Table(  # what all releases with counts leave together
+linkages = sa.Table(  # the result of linking all releases with counts
     "linkages",
     metadata,
     _campaign(only=True),
     _column("releases", sa.BigInteger),
-    _column("l", sa.BigInteger),  # values that remain in the worst class
+    _column("l", sa.BigInteger),  # values left in the worst class
     _column("data", sa.LargeBinary),
 )
 requests = _make_table(
@@ -150,7 +149,7 @@ requests = _make_table(
     sa.Column("decided_at", _TIME),
     sa.CheckConstraint("state IN ('open', 'approved', 'refused')", name="state"),
 )
-version = sa.Table(  # under the name that databases of earlier versions of shoal have
+version = sa.Table(  # the name in databases of earlier versions
     "alembic_version",
     metadata,
     sa.Column("version_num", sa.String(32), primary_key=True),
@@ -169,7 +168,6 @@ audit = sa.Table(
 
 
 def create(connection: sa.Connection) -> None:
-    """Create all tables and triggers, and note their version."""
     metadata.create_all(connection)
     connection.execute(version.insert().values(version_num=VERSION))
     for statement in _sqlite_triggers() if connection.dialect.name == "sqlite" else _postgresql_triggers():
@@ -180,7 +178,7 @@ def _sqlite_triggers() -> Iterator[str]:
     for table in _FINAL:
         for deed in _DEEDS:
             yield _sqlite_refusal(f"{table}_no_{deed}", f"BEFORE {deed} ON {table}", f"rows of {table} are final")
-    for table in (*_FINAL, *_CHANGED):  # INSERT OR REPLACE deletes without asking other triggers
+    for table in (*_FINAL, *_CHANGED):  # INSERT OR REPLACE bypasses triggers on DELETE
         for place, key in enumerate(_list_keys(metadata.tables[table])):
             same = " AND ".join(f"{name} = NEW.{name}" for name in key)
             there = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 - own names
@@ -205,7 +203,7 @@ def _sqlite_triggers() -> Iterator[str]:
 
 
 def _list_keys(table: sa.Table) -> list[list[str]]:
-    """Return what tells the rows of a table apart: its primary key, and what else must be unique."""
+    """Return the primary key of a table and its unique sets of columns."""
     unique = [each for each in table.constraints if isinstance(each, sa.UniqueConstraint)]
     return [[column.name for column in each.columns] for each in (table.primary_key, *unique)]
 

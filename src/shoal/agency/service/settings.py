@@ -1,4 +1,4 @@
-"""What an agency's service is run with: its database, its address and its limits."""
+"""The settings of an agency's service: database, address and limits."""
 
 from __future__ import annotations
 
@@ -13,46 +13,43 @@ from shoal.core.errors import UsageError
 
 PREFIX = "SHOAL_AGENCY_"
 _MEBIBYTE = 2**20
-_ENDLESS = 2**62
-Whole = Annotated[int, Field(gt=0, lt=_ENDLESS)]
+Whole = Annotated[int, Field(gt=0, lt=2**62)]
 
 
 class Settings(BaseModel):
-    """Every limit of the service; each may be set as ``SHOAL_AGENCY_`` and its name in capitals."""
+    """The limits of the service; each can be set as ``SHOAL_AGENCY_`` and its name in capitals."""
 
     model_config = ConfigDict(frozen=True)
 
     database: str = "sqlite:///agency.db"
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8321
-    tls_cert: Path | None = None  # files of a certificate with its chain, and of its key
+    tls_cert: Path | None = None  # certificate with its chain
     tls_key: Path | None = None
-    behind_proxy: bool = False  # whether a proxy that speaks TLS stands before a plain listener
+    behind_proxy: bool = False  # whether a proxy with TLS is in front of a plain listener
     body_bytes: Whole = 64 * 1024
     manifest_bytes: Whole = 4 * _MEBIBYTE  # manifests, and domains of campaigns
     table_bytes: Whole = 32 * _MEBIBYTE  # counts and distributions
     connections: Whole = 500
     campaigns: Whole = 1000
-    tokens: Whole = 10_000  # that are not revoked
+    tokens: Whole = 10_000  # not revoked
     attributes: Whole = 32
     values: Whole = 100_000  # of one attribute
     rows: Whole = 2_000_000  # of one table of counts
-    points: Whole = 200_000  # up to which a plan has every combination of the quasi values
+    points: Whole = 200_000  # the largest domain that a plan covers completely
     releases: Whole = 1000  # of one owner in one campaign
     requests: Whole = 1000  # of one client
     shutdown_seconds: Whole = 20
 
 
 def settings(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
-    """Return the settings: what is given (and not None), else what the environment says, else the defaults.
+    """Return the settings: first those given (and not None), then the environment's, then the defaults.
 
     >>> settings({"SHOAL_AGENCY_TOKENS": "20"}, port=9000).tokens
     20
     """
     known = os.environ if environment is None else environment
-    found: dict[str, object] = {
-        name: text for name in Settings.model_fields if (text := known.get(PREFIX + name.upper()))
-    }
+    found: dict[str, Any] = {name: text for name in Settings.model_fields if (text := known.get(PREFIX + name.upper()))}
     found |= {name: value for name, value in given.items() if value is not None}
     try:
         return Settings(**found)

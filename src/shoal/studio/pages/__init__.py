@@ -1,1 +1,1 @@
-"""The pages of the studio: a module with ``routes`` and perhaps a ``place`` is found by walking this package."""
+"""The pages of the studio: every module here with ``routes``, and optionally a ``place``, is a page."""

@@ -1,4 +1,4 @@
-"""Attacks: what somebody could still find out from a release, tried on the holder's own table."""
+"""Attacks: the remaining disclosure risk of a release, measured with the holder's own table."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ _KIND = "attack"
 
 
 def show(visit: Visit) -> Response:
-    """Show what can be tried on a release, how far that is, and what was found."""
     return show_solution(visit, "attacks.html", "Attacks", _describe)
 
 
 def _describe(run: Job) -> Mapping[str, Any]:
-    """Return what each attack found, the greatest risk first."""
+    """Return the result of each attack, greatest risk first."""
     known = discover("shoal.attacks", Attack)
     jobs = run.project.jobs_of(_KIND, run=run.id)
     done = next((job for job in jobs if job.state == "done"), None)
@@ -46,20 +45,26 @@ def _describe(run: Job) -> Mapping[str, Any]:
 
 
 def start(visit: Visit) -> Response:
-    """Attack a release; what is found is recorded with it, and its internal report is made anew."""
+    """Attack a release; the results are recorded with it and in its internal report."""
     project, run = visit.project, find_solution(visit)
     chosen = [name for name in visit.form.getlist("attack") if name in discover("shoal.attacks", Attack)]
     targets = visit.form.get("targets").strip()
     if not (targets.isascii() and targets.isdigit() and FEWEST <= int(targets) <= 1_000_000):
         raise UsageError(f"the number of people must be at least {FEWEST}")
-    arguments: list[str | Path] = ["attack", folder_of(run), "--source", project.source]
-    arguments += ["-p", run.memory["policy file"]]
+    arguments: list[str | Path] = [
+        "attack",
+        folder_of(run),
+        "--source",
+        project.source,
+        "-p",
+        run.memory["policy file"],
+    ]
     for name in chosen:
         arguments += ["--attack", name]
     control = visit.form.get("control")
     if control:
         if control not in project.list_attached():
-            raise UsageError("choose a control table that was added here")
+            raise UsageError("choose an attached control table")
         arguments += ["--control", project.files / control]
     visit.studio.jobs.start(project, _KIND, [*arguments, "--targets", targets, "--record"], run=run.id)
     return visit.to(visit.at(f"{_HERE}/{run.id}"))

@@ -1,4 +1,4 @@
-"""Columns: what each looks like, which role it has and why, what is left to decide, and what another role changes."""
+"""Columns: their values, roles and reasons, open questions, and the consequences of another role."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import sentence
 from shoal.reports.plots import Plot, histogram
 from shoal.studio.answers import Content, Form, Place, Visit, page
-from shoal.studio.pages.guarantees import list_parameters, read_number, read_values, show_values
+from shoal.studio.pages.guarantees import list_parameters, read_number, read_values, show_values, split_entry
 from shoal.studio.project import Project
 from shoal.taxonomies.parse import days, decimal_numbers, texts
 
-MANY = 20  # columns beyond which all are shown in one table first
+MANY = 20  # columns; more are shown as one table first
 BARS = 12  # of a histogram
-FREQUENT = 8  # values of a column of texts that are shown
+FREQUENT = 8  # shown values of a column of texts
 _EPOCH = date(1970, 1, 1)
 KINDS = {
     "empty": "empty",
@@ -41,7 +41,7 @@ KINDS = {
     "text": "texts",
 }
 TYPES: dict[ColumnType, str] = {
-    "key": "keys: numbers or codes of people or records",
+    "key": "keys of people or records",
     "text": "text",
     "date": "dates",
     "year": "years",
@@ -51,13 +51,13 @@ TYPES: dict[ColumnType, str] = {
     "postcode": "postcodes",
     "prefix": "codes whose first characters matter most",
     "truth": "yes or no",
-    "ordered": "steps of a scale, in order",
-    "category": "categories, without an order",
+    "ordered": "ordered steps of a scale",
+    "category": "unordered categories",
     "weight": "survey weights",
     "number": "numbers",
 }
 ROLES: tuple[tuple[WrittenRole, str, str], ...] = (
-    ("identifier", "Identifier", "Names a person, such as a name or a number; it is never published."),
+    ("identifier", "Identifier", "Identifies a person, such as a name or a number; it is never published."),
     (
         "quasi",
         "Quasi-identifier",
@@ -66,24 +66,24 @@ ROLES: tuple[tuple[WrittenRole, str, str], ...] = (
     (
         "sensitive",
         "Sensitive",
-        "Must not be learned about a person, such as a diagnosis; it is published and protected.",
+        "Must stay secret, such as a diagnosis; it is published and protected.",
     ),
-    ("insensitive", "Insensitive", "Nobody knows it about others and it harms nobody; it is published unchanged."),
+    ("insensitive", "Insensitive", "Is neither known to others nor harmful; it is published unchanged."),
     (
         "weight",
         "Survey weight",
-        "How many people in the population a survey record represents; it is used but not published.",
+        "The number of people that a survey record represents; it is used but not published.",
     ),
-    ("drop", "Left out", "Is not needed, such as remarks in free text; it is not published."),
+    ("drop", "Left out", "Is not needed, such as free-text remarks; it is not published."),
 )
-PutAway = dict[str, Content]  # by column: the taxonomy and the models that a role had no use for
+PutAway = dict[str, Content]  # by column: the taxonomy and the models of earlier roles
 
 
 _LONGEST = 500  # characters of a description
 
 
 def show(visit: Visit) -> Response:
-    """Show the columns with their roles: many of them in one table, and one of these with all that is known of it."""
+    """Show the columns with their roles: many of them as one table, and a selected one in detail."""
     project, query = visit.project, visit.request.query_params
     dense = query.get("view", "table" if len(project.profile) > MANY else "list") == "table"
     chosen = query.get("column", "")
@@ -102,7 +102,7 @@ def show(visit: Visit) -> Response:
 
 
 def change_technique(visit: Visit) -> Response:
-    """Give one column a technique, or none; one that was only chosen so far is answered with its fields."""
+    """Set or remove the technique of one column; a technique that lacks parameters shows its fields."""
     project, form, number = visit.project, visit.form, visit.request.path_params["number"]
     if number >= len(project.profile):
         raise HTTPException(404)
@@ -128,12 +128,12 @@ def change_technique(visit: Visit) -> Response:
     if wrong:
         shown = {field.name: form.get(field.name) for field in fields}
         row |= {"technique": chosen, "fields": fields, "given": shown, "wrong": wrong if any(shown.values()) else ""}
-    said = f"Fill in what {chosen} needs" if wrong else f"{name} has {chosen or 'no technique'} now"
+    said = f"Fill in the parameters of {chosen}" if wrong else f"{name} now has {chosen or 'no technique'}"
     return visit.render("column_row.html", row=row, roles=ROLES, said="", announcement=said)
 
 
 def change_table(visit: Visit) -> Response:
-    """Answer what is asked about the whole table."""
+    """Save the answers to questions about the whole table."""
     document = visit.project.document
     if (missing := visit.form.get("missing")) not in ("category", "drop"):
         raise UsageError("choose how to treat records with missing values")
@@ -142,16 +142,10 @@ def change_table(visit: Visit) -> Response:
     return visit.to(visit.at("/columns"))
 
 
-def _name_technique(entry: Mapping[str, Any]) -> str:
-    given = entry.get("technique")
-    return given if isinstance(given, str) else str(next(iter(given), "")) if isinstance(given, Mapping) else ""
-
-
 def _describe_technique(entry: Mapping[str, Any]) -> Content:
-    """Return the technique of a column, its fields, and those that a column of its role may have."""
-    known, name = discover("shoal.columns", Technique), _name_technique(entry)
+    """Return the technique of a column, its fields, and the techniques that its role allows."""
+    known, (name, given) = discover("shoal.columns", Technique), split_entry(entry.get("technique"))
     fields = list_parameters(known[name]) if name in known else ()
-    given = entry.get("technique")
     return {
         "techniques": [
             kind
@@ -160,13 +154,13 @@ def _describe_technique(entry: Mapping[str, Any]) -> Content:
         ],
         "technique": name,
         "fields": fields,
-        "given": show_values(fields, _mapping(given.get(name)) if isinstance(given, Mapping) else {}),
+        "given": show_values(fields, given),
         "wrong": "",
     }
 
 
 def change_many(visit: Visit) -> Response:
-    """Give every selected column one role, or single columns another one, and answer with the table of all."""
+    """Set the role of all selected columns, or of single ones, and return the table of all."""
     project, form = visit.project, visit.form
     picked = {int(text) for text in form.getlist("column") if text.isascii() and text.isdigit()}
     together = "set" in form
@@ -175,7 +169,7 @@ def change_many(visit: Visit) -> Response:
         role = (form.get("role") if number in picked else "") if together else form.get(f"role-{number}")
         if role and role != entry_of(document, profile.name).get("role", ""):
             document, _ = with_role(document, profile, _check_role(role), put_away(project))
-            changed.append(f"{profile.name} is {role} now")
+            changed.append(f"{profile.name} is now {role}")
     project.change(form.revision, document)
     if not visit.swapping:
         return visit.to(visit.at("/columns"))
@@ -194,30 +188,23 @@ def _check_role(role: str) -> WrittenRole:
 
 
 def put_away(project: Project) -> PutAway:
-    """Return what roles that columns do not have any more needed."""
+    """Return the taxonomies and models that columns had in earlier roles."""
     found: PutAway = project.memory.setdefault("put away", {})
     return found
 
 
 def change(visit: Visit) -> Response:
-    """Give one column another role or description, and answer with its row."""
+    """Change the role or the description of one column, and return its row."""
     project, form, number = visit.project, visit.form, visit.request.path_params["number"]
     if number >= len(project.profile):
         raise HTTPException(404)
     profile, document = project.profile[number], project.document
     said, announcement = "", f"Meaning of {profile.name} saved"
-    role, description = form.get("role"), form.get("description")
+    role = form.get("role")
     if "role" in form and role != entry_of(document, profile.name).get("role", ""):
         document, said = with_role(document, profile, _check_role(role), put_away(project))
-        announcement = "; ".join(filter(None, [f"{profile.name} is {role} now", said]))
-    if "weight" in form or "publish" in form:
-        document = _with_details(document, profile.name, form)
-    if "description" in form and entry_of(document, profile.name).get("role"):
-        if len(description) > _LONGEST:
-            raise UsageError(f"a description has at most {_LONGEST} characters")
-        if description != entry_of(document, profile.name).get("description", ""):
-            document = with_description(document, profile.name, description)
-    project.change(form.revision, document)
+        announcement = "; ".join(filter(None, [f"{profile.name} is now {role}", said]))
+    project.change(form.revision, _with_details(document, profile.name, form))
     if visit.swapping:
         return visit.render(
             "column_row.html", row=_describe(project, number), roles=ROLES, said=said, announcement=announcement
@@ -226,7 +213,7 @@ def change(visit: Visit) -> Response:
 
 
 def _describe(project: Project, number: int, *, drawn: bool = True) -> Content:
-    """Return what is shown of a column; its plot is drawn once."""
+    """Return the values of the template for a column; its plot is drawn once."""
     profile = project.profile[number]
     plots: dict[int, Plot | None] = project.memory.setdefault("columns", {})
     if drawn and number not in plots:
@@ -245,7 +232,7 @@ def _describe(project: Project, number: int, *, drawn: bool = True) -> Content:
 
 
 def draw_values(column: ColumnProfile) -> Plot | None:
-    """Draw how the values of a column are spread, as far as they were counted; None if that says nothing."""
+    """Draw the distribution of the counted values of a column; None if each value is unique."""
     values, counts = column.values, column.records
     if not len(values) or (column.kind == "text" and column.n_unique == column.n_distinct):
         return None
@@ -268,7 +255,6 @@ def draw_values(column: ColumnProfile) -> Plot | None:
 
 
 def _count_intervals(column: ColumnProfile, numbers: np.ndarray, counts: IntArray) -> tuple[list[str], list[int]]:
-    """Return the intervals of numbers or days, and the records in each."""
     whole = column.kind != "decimal"
     edges = np.linspace(numbers.min(), numbers.max() + whole, BARS + 1)
     if whole:
@@ -279,7 +265,7 @@ def _count_intervals(column: ColumnProfile, numbers: np.ndarray, counts: IntArra
 
 
 def _interval_text(kind: str, start: float, stop: float) -> str:
-    """Write an interval: its days, its whole numbers, or its ends with four digits, as people do.
+    """Write an interval: its first day, its whole numbers, or its ends with four digits.
 
     >>> _interval_text("whole", 3, 7), _interval_text("decimal", 0.25, 50230.4), _interval_text("date", 0, 31)
     ('3 to 6', '0.25 to 50,230', '1970-01-01')
@@ -287,7 +273,7 @@ def _interval_text(kind: str, start: float, stop: float) -> str:
     if kind == "date":
         try:
             return (_EPOCH + timedelta(days=int(start))).isoformat()
-        except OverflowError:  # years that no calendar of ours has
+        except OverflowError:  # years outside the calendar
             return f"day {int(start)}"
     if kind == "whole":
         return f"{start:.0f}" if stop - start == 1 else f"{start:.0f} to {stop - 1:.0f}"
@@ -298,10 +284,10 @@ def _interval_text(kind: str, start: float, stop: float) -> str:
 def with_role(
     document: Mapping[str, Any], column: ColumnProfile, role: WrittenRole, put_away: PutAway
 ) -> tuple[Content, str]:
-    """Return the policy with another role for one column, and what else was changed for that, in words.
+    """Return the policy with another role for one column, and a description of its other changes.
 
-    A quasi attribute gets the taxonomy that a draft would give it, a sensitive one the guarantee; guarantees about a
-    column that is no longer sensitive cannot be kept. What goes is *put away* and comes back with the role.
+    A quasi-identifier gets the taxonomy of a draft, a sensitive attribute a guarantee; guarantees about a column that
+    is no longer sensitive are removed. Removed parts are *put away* and return with the role.
     """
     attributes = _mapping(document.get("attributes"))
     entry = entry_of(document, column.name)
@@ -327,7 +313,7 @@ def with_role(
 
 
 def _privacy(given: Any, column: ColumnProfile, role: WrittenRole, put_away: Content) -> tuple[list[Any] | None, str]:
-    """Return the models with those that the role needs, or None if they stay as they are."""
+    """Return the models that the role needs, or None if they do not change."""
     if not isinstance(given, list):
         return None, ""
     own = [model for model in given if column.name in _attributes_of(model)]
@@ -347,45 +333,30 @@ def _names(models: list[Any]) -> str:
 
 
 def _attributes_of(model: Any) -> tuple[str, ...]:
-    """Return the attributes that a model of a policy names."""
-    if not isinstance(model, Mapping) or len(model) != 1:
-        return ()
-    named = _mapping(next(iter(model.values()))).get("attribute")
-    if isinstance(named, str):
-        return (named,)
-    return tuple(map(str, named)) if isinstance(named, list) else ()
+    """Return the attributes that a model in a policy names."""
+    named = split_entry(model)[1].get("attribute") or ()
+    return (named,) if isinstance(named, str) else tuple(map(str, named)) if isinstance(named, list) else ()
 
 
-def _with_details(document: Mapping[str, Any], name: str, form: Form) -> Content:
-    """Return the policy with how much a quasi attribute matters, or with how a survey weight is published."""
+def _with_details(document: Mapping[str, Any], name: str, form: Form) -> Mapping[str, Any]:
+    """Return the policy with a column's weight, its use as a survey weight, or its description from a form."""
     entry = entry_of(document, name)
-    if entry.get("role") == "quasi" and (text := form.get("weight").strip()):
-        entry.pop("weight", None)
-        number = read_number(text)
-        entry |= {} if number == 1 else {"weight": number}
-    if entry.get("role") == "weight" and "publish" in form:
-        entry.pop("publish", None)
-        entry |= {"publish": chosen} if (chosen := form.get("publish")) not in ("", "none") else {}
-    return {**document, "attributes": {**_mapping(document.get("attributes")), name: entry}}
-
-
-def with_description(document: Mapping[str, Any], name: str, description: str) -> Content:
-    """Return the policy with another description of a column; an empty one goes.
-
-    >>> with_description({"attributes": {"age": {"role": "quasi"}}}, "age", " in years ")
-    {'attributes': {'age': {'role': 'quasi', 'description': 'in years'}}}
-    """
-    attributes = _mapping(document.get("attributes"))
-    entry = entry_of(document, name)
-    entry.pop("description", None)
-    if text := " ".join(description.split()):
-        entry["description"] = text
-    attributes[name] = entry
-    return {**document, "attributes": attributes}
+    role, description = entry.get("role"), form.get("description")
+    changed: Content = {}
+    if role == "quasi" and (text := form.get("weight").strip()):
+        changed["weight"] = None if (number := read_number(text)) == 1 else number
+    if role == "weight" and "publish" in form:
+        changed["publish"] = None if (chosen := form.get("publish")) in ("", "none") else chosen
+    if role and "description" in form and description != entry.get("description", ""):
+        if len(description) > _LONGEST:
+            raise UsageError(f"a description has at most {_LONGEST} characters")
+        changed["description"] = " ".join(description.split()) or None
+    kept = {key: value for key, value in entry.items() if key not in changed}
+    kept |= {key: value for key, value in changed.items() if value is not None}
+    return {**document, "attributes": {**_mapping(document.get("attributes")), name: kept}} if changed else document
 
 
 def entry_of(document: Mapping[str, Any], name: str) -> Content:
-    """Return what a policy says of a column, its role and description among it; empty if nothing."""
     return _mapping(_mapping(document.get("attributes")).get(name))
 
 

@@ -1,4 +1,4 @@
-"""Compare: sweeps over parameters and methods, by risk and by what is kept; and the solutions of a session."""
+"""Compare: sweeps over parameters and methods by risk and utility, and the solutions of a session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ place = Place("Compare", _HERE, 60, require_policy)
 
 
 def sweepable(project: Project) -> list[str]:
-    """Return the parameters that a sweep may change: numbers of the promised models, and the share withheld."""
+    """Return the parameters for a sweep: numbers of the promised models, and the share withheld."""
     if project.problems():
         return []
     policy = Policy.load(project.document, project.files)
@@ -47,7 +47,6 @@ def sweepable(project: Project) -> list[str]:
 
 
 def show(visit: Visit) -> Response:
-    """Show what can be compared, how far a comparison is, and what the newest one found."""
     project = visit.project
     jobs = project.jobs_of(KIND)
     newest = next((job for job in jobs if job.state == "done"), None)
@@ -73,7 +72,7 @@ def show(visit: Visit) -> Response:
 
 
 def rank_rows(job: Job) -> list[Content]:
-    """Return the rows of a comparison, the best first; those that were not made come last."""
+    """Return the rows of a comparison, best first, failed ones last."""
     rows = [
         {**row, "place": place, "promises": runs.describe_promises(row)}
         for place, row in enumerate(job.answer.get("rows", ()))
@@ -82,7 +81,7 @@ def rank_rows(job: Job) -> list[Content]:
 
 
 def list_points(rows: Sequence[Mapping[str, Any]], page: str = "") -> list[Point]:
-    """Return the points of ranked rows, which lead to the rows of the table on this *page*."""
+    """Return the points of ranked rows, which link to rows of the table on this *page*."""
     return [
         Point(
             str(row["name"]),
@@ -100,7 +99,7 @@ def list_points(rows: Sequence[Mapping[str, Any]], page: str = "") -> list[Point
 
 
 def arguments(form: Form, names: list[str]) -> list[str]:
-    """Return the options of ``shoal compare`` that a form asks for."""
+    """Return the options of ``shoal compare`` for a form."""
     found: list[str] = []
     for name in names:
         values = ",".join(value for part in form.get(f"sweep {name}").split(",") if (value := part.strip()))
@@ -108,11 +107,11 @@ def arguments(form: Form, names: list[str]) -> list[str]:
             found += ["--sweep", f"{name}={values}"]
     known = discover("shoal.methods", Method)
     kinds = {name: known[name] for name in form.getlist("method") if name in known}
-    if kinds:  # with usual values of what must be given
+    if kinds:  # with usual values of required parameters
         usual = {name: start_of(kind, list_parameters(kind)) for name, kind in kinds.items()}
         found += ["--methods", ",".join(f"{name}{flow(given)}" if given else name for name, given in usual.items())]
     if not found:
-        raise UsageError("there is nothing to compare: give values of a parameter, or choose methods")
+        raise UsageError("there is nothing to compare; enter values of a parameter, or choose methods")
     weights = {part: form.get(f"weight {part}").strip() for part in PARTS}
     changed = [
         f"{part}={weight}" for part, weight in weights.items() if weight not in ("", f"{DEFAULT_WEIGHTS[part]:g}")
@@ -126,7 +125,6 @@ def arguments(form: Form, names: list[str]) -> list[str]:
 
 
 def start(visit: Visit) -> Response:
-    """Start a comparison by the policy as it is now."""
     project = visit.project
     runs.refuse_problems(project)
     chosen = arguments(visit.form, sweepable(project))

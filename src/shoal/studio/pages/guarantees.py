@@ -1,13 +1,11 @@
-"""Guarantees: which promises, by which method, and what can be said of them beforehand.
-
-The fields of forms come from where parameters of models and methods are declared.
-"""
+"""Guarantees and method, with hints before the run. Fields are generated from the declared parameters."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -35,7 +33,7 @@ _VERDICTS = {
 
 
 def require_quasi(project: Project) -> str | None:
-    """Return None if there is a quasi-identifier, else what to do first."""
+    """Return None if there is a quasi-identifier, otherwise what to do first."""
     roles = [entry.get("role") for entry in _attributes(project.document).values() if isinstance(entry, Mapping)]
     return None if "quasi" in roles else "give at least one column the role quasi first"
 
@@ -45,8 +43,8 @@ def _attributes(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _split_entry(entry: Any) -> tuple[str, Content]:
-    """Return the name and the parameters of a model or method as a policy writes it."""
+def split_entry(entry: Any) -> tuple[str, Content]:
+    """Return the name and the parameters of a model or method in a policy."""
     if isinstance(entry, str):
         return entry, {}
     if isinstance(entry, Mapping) and len(entry) == 1:
@@ -55,23 +53,19 @@ def _split_entry(entry: Any) -> tuple[str, Content]:
     return "", {}
 
 
-def _promises(document: Mapping[str, Any]) -> list[tuple[str, Content]]:
+def list_promises(document: Mapping[str, Any]) -> list[tuple[str, Content]]:
     given = document.get("privacy")
     if isinstance(given, Mapping):
         given = [{name: entry} for name, entry in given.items()]
-    return [_split_entry(entry) for entry in given] if isinstance(given, list | tuple) else []
+    return [split_entry(entry) for entry in given] if isinstance(given, list | tuple) else []
 
 
-def _models() -> Mapping[str, type[PrivacyModel]]:
-    return discover("shoal.models", PrivacyModel)
-
-
-def _methods() -> Mapping[str, type[Method]]:
-    return discover("shoal.methods", Method)
+_models = partial(discover, "shoal.models", PrivacyModel)
+_methods = partial(discover, "shoal.methods", Method)
 
 
 def show(visit: Visit) -> Response:
-    """Show every promise with its fields, what else could be promised, and the method."""
+    """Show every promise with its fields, further guarantees, and the method."""
     project = visit.project
     document = project.document
     promises = [
@@ -81,9 +75,9 @@ def show(visit: Visit) -> Response:
             "chosen": [named] if isinstance(named := given.get("attribute") or [], str) else list(map(str, named)),
             **_describe(name, given, _models()),
         }
-        for place, (name, given) in enumerate(_promises(document))
+        for place, (name, given) in enumerate(list_promises(document))
     ]
-    method, given = _split_entry(document.get("method", "mondrian"))
+    method, given = split_entry(document.get("method", "mondrian"))
     return visit.render(
         "guarantees_part.html" if visit.swapping else "guarantees.html",
         promises=promises,
@@ -104,7 +98,6 @@ def show(visit: Visit) -> Response:
 
 
 def _describe(name: str, given: Mapping[str, Any], known: Mapping[str, type[BaseModel]]) -> Content:
-    """Return a model or method of a policy with its fields and what these show."""
     fields = list_parameters(known[name]) if name in known else ()
     return {"name": name, "fields": fields, "given": show_values(fields, given)}
 
@@ -114,33 +107,29 @@ def _forecast(project: Project) -> Content:
 
 
 def hint(visit: Visit) -> Response:
-    """Show what can be said beforehand of the newest policy."""
     return visit.render("feasibility.html", **_forecast(visit.project))
 
 
 def add(visit: Visit) -> Response:
-    """Promise one thing more."""
     name = visit.form.get("model")
     if name not in _models():
         raise UsageError("choose one of the guarantees")
-    promises = _promises(visit.project.document)
+    promises = list_promises(visit.project.document)
     return _change_promises(visit, [*promises, (name, start_of(_models()[name], list_parameters(_models()[name])))])
 
 
 def change(visit: Visit) -> Response:
-    """Take the parameters of one promise from its form."""
-    promises = _promises(visit.project.document)
+    promises = list_promises(visit.project.document)
     where = _place(visit.form, len(promises))
     name, given = promises[where]
     if name not in _models():
-        raise UsageError("the policy names a guarantee that does not exist; change it in the YAML text")
+        raise UsageError("the policy names an unknown guarantee; change it in the YAML text")
     promises[where] = name, _read(visit.form, list_parameters(_models()[name]), given)
     return _change_promises(visit, promises)
 
 
 def remove(visit: Visit) -> Response:
-    """Take one promise back."""
-    promises = _promises(visit.project.document)
+    promises = list_promises(visit.project.document)
     del promises[_place(visit.form, len(promises))]
     return _change_promises(visit, promises)
 
@@ -153,7 +142,6 @@ def _place(form: Form, n_promises: int) -> int:
 
 
 def _read(form: Form, fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> Content:
-    """Return what a form gives, in the order in which the policy had it."""
     found = read_values(fields, {field.name: form.getlist(field.name) for field in fields})
     return {name: found[name] for name in (*(key for key in given if key in found), *found)}
 
@@ -170,9 +158,9 @@ def _keep(visit: Visit, document: Mapping[str, Any]) -> Response:
 
 
 def choose_method(visit: Visit) -> Response:
-    """Take another method, or other parameters of the same."""
+    """Choose another method, or change the parameters of the current one."""
     document = visit.project.document
-    before, given = _split_entry(document.get("method", "mondrian"))
+    before, given = split_entry(document.get("method", "mondrian"))
     name = visit.form.get("method")
     if name not in _methods():
         raise UsageError("choose one of the methods")
@@ -183,7 +171,6 @@ def choose_method(visit: Visit) -> Response:
 
 
 def choose_options(visit: Visit) -> Response:
-    """Take the options of the table as a whole."""
     document = visit.project.document
     text = visit.form.get("max_withheld").strip()
     try:
@@ -211,12 +198,12 @@ class Parameter:
 
     @property
     def example(self) -> str:
-        """How a value that is no single number or word is written."""
+        """How to write a value that is not a single number or word."""
         return {"words": "separated by commas", "yaml": "written as in YAML: [1, 2] or {age: 2}"}.get(self.shape, "")
 
 
 def list_parameters(kind: type[BaseModel]) -> tuple[Parameter, ...]:
-    """Return the fields of a model or method, those that must be given first.
+    """Return the fields of a model or method, required ones first.
 
     >>> from shoal.models.k_anonymity import KAnonymity
     >>> [(field.name, field.shape, field.least, field.required) for field in list_parameters(KAnonymity)]
@@ -228,9 +215,8 @@ def list_parameters(kind: type[BaseModel]) -> tuple[Parameter, ...]:
         inner = next((part for part in kinds if issubclass(part, BaseModel)), None)
         if inner is None:
             found.append(_parameter(name, field))
-        else:  # the fields of a part stand for themselves, as laplace.scale; none of them has to be filled in
-            own = [replace(part, name=f"{name}.{part.name}", required=False) for part in list_parameters(inner)]
-            found += own
+        else:  # the fields of a part, such as laplace.scale, are optional
+            found += [replace(part, name=f"{name}.{part.name}", required=False) for part in list_parameters(inner)]
     return tuple(sorted(found, key=lambda field: not field.required))
 
 
@@ -254,7 +240,7 @@ def _parameter(name: str, field: FieldInfo) -> Parameter:
 
 
 def _shape(name: str, annotation: Any) -> tuple[Shape, tuple[str, ...]]:
-    """Return how a parameter is typed in, by its type."""
+    """Return the shape of a parameter's field, and its choices."""
     if name in ("attribute", "population"):
         return ("attribute" if name == "attribute" else "population"), ()
     if get_origin(annotation) is Literal:
@@ -271,7 +257,7 @@ def _shape(name: str, annotation: Any) -> tuple[Shape, tuple[str, ...]]:
 
 
 def show_values(fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text of each field for parameters as a policy has them; a box that is not named is as by default."""
+    """Return the text of each field for the parameters in a policy; other checkboxes show their defaults."""
     parts = [(name, part) for name, part in given.items() if isinstance(part, Mapping)]
     flat = {**given, **{f"{name}.{key}": value for name, part in parts for key, value in part.items()}}
     boxes = {field.name: field.default for field in fields if field.shape == "truth"}
@@ -291,10 +277,9 @@ def _format(shape: Shape, value: Any) -> str:
 
 
 def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]) -> Content:
-    """Return the parameters that a form gives; empty fields are left to their defaults.
+    """Return the parameters in a form; empty fields keep their defaults.
 
-    Limits are not judged here: the policy does that when it is loaded. What is not even of the right shape is kept as
-    it was typed, so that the policy's message tells it.
+    The policy checks limits when it is loaded. A value of the wrong shape is kept as typed and appears in its message.
     """
     found: Content = {}
     for field in fields:
@@ -326,7 +311,7 @@ def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]
 
 
 def read_number(text: str) -> int | float | str:
-    """Return the number that a text writes, or the text if it writes none."""
+    """Return the number in a text, or the text if it is not a number."""
     for kind in (int, float):
         try:
             number = kind(text)
@@ -351,13 +336,13 @@ _SIMPLEST = (
 
 
 def list_models() -> tuple[type[PrivacyModel], ...]:
-    """Return every model that a policy may name, those that are simplest to explain first."""
+    """Return every model that a policy may name, the simplest first."""
     known = _models()
     return tuple(known[name] for name in dict.fromkeys([*(name for name in _SIMPLEST if name in known), *known]))
 
 
 def start_of(kind: type[PrivacyModel | Method], fields: Iterable[Parameter]) -> Content:
-    """Return parameters for a model or method that was just chosen: what must be given, with a usual value."""
+    """Return the required parameters of a newly chosen model or method, with usual values."""
     return {field.name: kind.usual.get(field.name, field.least or 1) for field in fields if field.required}
 
 

@@ -1,4 +1,4 @@
-"""Levels: the lattice of full-domain generalization by sliders and as a drawing, to choose a combination and run it."""
+"""Levels: the lattice of full-domain generalization as sliders and as a drawing, to choose a combination and run it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ def _ready(project: Project) -> str | None:
 
 
 def show(visit: Visit) -> Response:
-    """Show the sliders and everything about the levels that they stand at."""
-    return visit.render("levels.html", **_describe(visit, _PATIENCE), frontier=_draw_frontier(visit.project))
+    """Show the sliders, what their levels cost, and the newest comparison."""
+    project = visit.project
+    compared = next((job for job in project.jobs_of(COMPARED) if job.state == "done"), None)
+    points = [] if compared is None else list_points(rank_rows(compared), visit.at("/compare"))
+    return visit.render("levels.html", **_describe(visit, _PATIENCE), frontier=frontier(points) if points else None)
 
 
 def show_part(visit: Visit) -> Response:
-    """Show the same as a part of the page, once the table was counted."""
     return visit.render("levels_part.html", **_describe(visit, 0.1))
 
 
@@ -55,9 +57,8 @@ def _describe(visit: Visit, patience: float) -> Content:
         refusal = str(error)
     if explorer is None:
         return {"explorer": None, "refusal": refusal}
-    levels = _current(visit.project, explorer)
+    levels = _find_current(visit.project, explorer)
     return {
-        "explorer": explorer,
         "refusal": None,
         "examples": explorer.examples(),
         **_describe_node(explorer, levels),
@@ -65,39 +66,35 @@ def _describe(visit: Visit, patience: float) -> Content:
     }
 
 
-def _current(project: Project, explorer: Explorer) -> Levels:
-    """Return the levels looked at last, else those of the policy, else the optimum, else the highest."""
+def _find_current(project: Project, explorer: Explorer) -> Levels:
+    """Return the levels that were shown last, otherwise the policy's, otherwise the optimum or the highest."""
     method = project.document.get("method")
     own = method.get(Incognito.name) if isinstance(method, dict) else None
     named = own.get("levels") if isinstance(own, dict) else None
     chosen = [str(named.get(name, 0)) for name in explorer.names] if named else []
     for given in (project.memory.get(_CHOSEN, []), chosen):
-        with contextlib.suppress(UsageError):  # they were those of other taxonomies
+        with contextlib.suppress(UsageError):  # levels of other taxonomies
             return explorer.read_levels(given)
     return explorer.survey.optimum or explorer.ladders.top
 
 
-def _require(visit: Visit) -> tuple[Explorer, Levels]:
-    """Return the lattice, and the levels that a form asks for."""
-    explorer = ask_lattice(visit.project, _PATIENCE)
+def _require(project: Project, patience: float = _PATIENCE) -> Explorer:
+    explorer = ask_lattice(project, patience)
     if explorer is None:
         raise UsageError("the policy was changed, and the table is being counted again; reload this page")
-    return explorer, explorer.read_levels(visit.form.getlist("level"))
+    return explorer
 
 
 def show_node(visit: Visit) -> Response:
-    """Show what the levels of the sliders cost and leave."""
-    explorer, levels = _require(visit)
-    visit.project.memory[_CHOSEN] = visit.form.getlist("level")
+    """Show the cost and the risk at the levels of the sliders."""
+    explorer, given = _require(visit.project), visit.form.getlist("level")
+    levels = explorer.read_levels(given)
+    visit.project.memory[_CHOSEN] = given
     return visit.render("levels_node.html", **_describe_node(explorer, levels))
 
 
 def show_lattice(visit: Visit) -> Response:
-    """Show the drawing of all combinations, as far as they were looked at."""
-    explorer = ask_lattice(visit.project, 0.0)
-    if explorer is None:
-        raise UsageError("the policy was changed; reload this page")
-    return visit.render("levels_lattice.html", **_describe_lattice(explorer))
+    return visit.render("levels_lattice.html", **_describe_lattice(_require(visit.project, 0.0)))
 
 
 def _describe_node(explorer: Explorer, levels: Levels) -> Content:
@@ -139,14 +136,14 @@ def _describe_lattice(explorer: Explorer) -> Content:
 
 
 def _scales(explorer: Explorer) -> tuple[Scale, Scale]:
-    """Return the axis of loss, from the finest node to the coarsest, and that of mean risk, by powers of ten."""
+    """Return the axis of loss, from the finest node to the coarsest, and the logarithmic axis of mean risk."""
     low, high = sorted(explorer.ends)
     lowest = math.floor(math.log10(1 / max(explorer.problem.cells.n_records, 10)))
     return Scale(low, high if high > low else low + 1, _LEFT, _RIGHT), Scale(lowest, 0, _BOTTOM, _TOP)
 
 
 def _draw(explorer: Explorer, drawn: Sequence[Point], places: Sequence[tuple[float, float]]) -> Plot:
-    """Draw nodes by what they lose and by their mean risk: full where they hold, the optimum as a diamond."""
+    """Draw nodes by loss and mean risk: filled if they hold, the optimum as a diamond."""
     x, y = _scales(explorer)
     parts = []
     for tick in range(round(y.low), 1):
@@ -157,61 +154,50 @@ def _draw(explorer: Explorer, drawn: Sequence[Point], places: Sequence[tuple[flo
         parts.append(text(x.place(mark), _BOTTOM + TEXT + 4, f"{mark:,.4g}", "plot-soft", anchor="middle"))
     parts += [line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "plot-axis"), line(_LEFT, _TOP, _LEFT, _BOTTOM, "plot-axis")]
     measure = explorer.judge.measure.name
-    better = "more" if measure == "um" else "less"
-    parts.append(text(4, TEXT + 2, "mean risk of being found (less is better)", "plot-soft"))
-    below = f"{measure}: what is {'kept' if measure == 'um' else 'lost'} ({better} is better)"
+    kept, better = ("kept", "more") if measure == "um" else ("lost", "less")
+    parts.append(text(4, TEXT + 2, "mean risk of re-identification (less is better)", "plot-soft"))
+    below = f"{measure}: information {kept} ({better} is better)"
     parts.append(text((_LEFT + _RIGHT) / 2, _BOTTOM + 2 * TEXT + 12, below, "plot-soft", anchor="middle"))
-    for holds, look in ((False, "levels-fails"), (True, "levels-holds")):
-        dots = [
-            f"M{place_text(a)} {place_text(b)}h0"
-            for one, (a, b) in zip(drawn, places, strict=True)
-            if bool(one.holds) == holds
-        ]
-        parts.append(element("path", d="".join(dots), class_=look) if dots else "")
+    dots = [(bool(one.holds), f"M{place_text(a)} {place_text(b)}h0") for one, (a, b) in zip(drawn, places, strict=True)]
+    for look in (False, True):
+        if path := "".join(dot for holds, dot in dots if holds == look):
+            parts.append(element("path", d=path, class_="levels-holds" if look else "levels-fails"))
     best = explorer.survey.optimum
     for one, (a, b) in zip(drawn, places, strict=True):
         if one.levels == best:
-            parts.append(diamond(a, b, 8, "plot-before", tooltip(f"the optimum: {name_levels(explorer, one.levels)}")))
+            parts.append(diamond(a, b, 8, "plot-before", tooltip(f"the optimum: {_name_levels(explorer, one.levels)}")))
     parts.append(element("circle", tooltip("the levels of the sliders"), id="here", r=9.0, class_="levels-here"))
-    words = _words(explorer, sum(bool(one.holds) for one in explorer.survey.points.values()))
+    words = _summarize(explorer, sum(bool(one.holds) for one in explorer.survey.points.values()))
     return draw("Combinations of levels", words, parts, _BOTTOM + 2 * TEXT + 20, (), ())
 
 
-def name_levels(explorer: Explorer, levels: Levels) -> str:
+def _name_levels(explorer: Explorer, levels: Levels) -> str:
     return ", ".join(f"{name} {level}" for name, level in zip(explorer.names, levels, strict=True))
 
 
-def _words(explorer: Explorer, n_holding: int) -> str:
+def _summarize(explorer: Explorer, n_holding: int) -> str:
     survey, figures = explorer.survey, explorer.survey.figures
     seen, every = len(survey.points), explorer.n_nodes
     which = "All" if seen == every else f"{seen:,} of"
-    words = f"{which} {count_noun(every, 'combination')} of levels {'were' if seen != 1 else 'was'} looked at; "
-    words += f"{n_holding:,} of these {'keeps' if n_holding == 1 else 'keep'} every guarantee."
+    words = f"{which} {count_noun(every, 'combination')} of levels {'were' if seen != 1 else 'was'} examined; "
+    words += f"{n_holding:,} of these {'satisfies' if n_holding == 1 else 'satisfy'} every guarantee."
     if survey.optimum is None:
-        return f"{words} {'None does.' if figures.get('complete') else 'None was found yet.'}"
-    words += f" The optimum is {name_levels(explorer, survey.optimum)} ({figures['measure']} {figures['optimum']:.4g})"
+        return f"{words} {'No solution exists.' if figures.get('complete') else 'No solution has been found yet.'}"
+    words += f" The optimum is {_name_levels(explorer, survey.optimum)} ({figures['measure']} {figures['optimum']:.4g})"
     return words + (
-        ", which is proven." if figures["complete"] else f"; no other is better than {figures['bound']:.4g}."
+        ", which is proven." if figures["complete"] else f"; no combination is better than {figures['bound']:.4g}."
     )
 
 
 def run(visit: Visit) -> Response:
     """Put the levels of the sliders into the policy, and go to the run."""
-    explorer, levels = _require(visit)
+    explorer = _require(visit.project)
+    levels = explorer.read_levels(visit.form.getlist("level"))
     if not explorer.look(levels).holds:
-        raise UsageError(
-            "these levels do not keep every guarantee; choose others, or allow more records to be withheld"
-        )
+        raise UsageError("these levels break a guarantee; choose others, or allow more records to be withheld")
     chosen = dict(zip(explorer.names, levels, strict=True))
     visit.project.change(visit.form.revision, full_domain(visit.project.document, chosen))
     return visit.to(visit.at("/run"))
-
-
-def _draw_frontier(project: Project) -> Plot | None:
-    """Draw the frontier of the newest comparison, whose points lead to its page."""
-    compared = next((job for job in project.jobs_of(COMPARED) if job.state == "done"), None)
-    points = [] if compared is None else list_points(rank_rows(compared), f"/projects/{project.id}/compare")
-    return frontier(points) if points else None
 
 
 place = Place("Levels", _HERE, 37, _ready)

@@ -1,6 +1,6 @@
-"""Open a table (an upload, the demo data, one that is open already), and files beside it: hierarchies, populations.
+"""Open a table (an upload, the demo data, an open one), and attach files: hierarchies, populations.
 
-A project can be saved as a file, which is opened again like a table, copied, and closed after asking.
+A project can be saved as a file, reopened, duplicated, and closed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _ENDINGS_OF_TABLES = (".csv.gz", ".tsv.gz", ".txt.gz", *(ending for ending in EN
 _KINDS = "a .csv, .tsv, .txt (also .gz), .parquet, .xlsx, .dta, .sav or .zsav file"
 _ENCODING = "set its character encoding under More about text files (often windows-1252), then open it again"
 _DEMO_ROWS = 20_000
-_TURN = 0.1  # seconds between two looks at whether an upload is still wanted
-_SPARE = 256 << 20  # bytes of the disk that an upload leaves
+_TURN = 0.1  # seconds between checks whether the sender is connected
+_SPARE = 256 << 20  # bytes of disk space left by an upload
 
 
 def show(visit: Visit) -> Response:
-    """Show what can be opened, and what is open; a project that was read waits for its table."""
+    """Show the files that can be opened and the open tables; a saved project waits for its table."""
     waiting = visit.request.query_params.get("project", "")
     return visit.render(
         "open.html",
@@ -48,7 +48,6 @@ def show(visit: Visit) -> Response:
 
 
 def demo(visit: Visit) -> Response:
-    """Generate hospital stays and open them."""
     folder = visit.studio.new_folder()
     with _nothing_left(folder):
         path = write_stays(folder / "stays.csv", _DEMO_ROWS)
@@ -61,7 +60,7 @@ def alive(_: Visit) -> Response:
 
 
 async def receive(visit: Visit) -> Response:
-    """Take a table as it comes, open it, and say where it is; a broken one leaves nothing behind."""
+    """Store an uploaded table, open it, and return its address."""
     query = visit.request.query_params
     given = unquote(visit.request.headers.get("shoal-name", ""))
     if given.lower().endswith(ENDING):
@@ -74,7 +73,9 @@ async def receive(visit: Visit) -> Response:
     folder = visit.studio.new_folder()
     with _nothing_left(folder):
         path = folder / name
-        _refuse_too_large(visit, folder)
+        length, free = int(visit.request.headers.get("content-length", "0")), shutil.disk_usage(folder).free
+        if length + _SPARE > free:
+            raise UsageError(f"the table has {length:,} bytes, but the disk for temporary files has only {free:,} left")
         await _write_body(visit, path, name)
         if not path.stat().st_size:
             raise InputError(f"{name} is empty")
@@ -91,18 +92,13 @@ async def receive(visit: Visit) -> Response:
 
 
 async def _receive_project(visit: Visit, name: str) -> Response:
-    """Read a project file; its table is asked for next."""
-    body = bytearray()
-    async for part in visit.request.stream():
-        body += part
-        if len(body) > LARGEST:
-            raise InputError(f"{name} is larger than {LARGEST >> 20} MB, too large for a project file")
-    saved = read_project(body.decode("utf-8", "replace"), name)
+    """Read a project file; its table is opened next."""
+    saved = read_project((await visit.read_body(name, LARGEST)).decode("utf-8", "replace"), name)
     return JSONResponse({"location": f"/?project={visit.studio.keep_waiting(saved)}"})
 
 
 async def _open_while_connected(visit: Visit, asked: Reading, folder: Path) -> Project:
-    """Read the table; stop as soon as whoever sent it is gone, or has cancelled it."""
+    """Read the table; stop if the sender disconnects or cancels."""
     stopped = threading.Event()
     reading = asyncio.ensure_future(run_in_threadpool(visit.studio.open, asked, folder, stopped))
     try:
@@ -115,19 +111,19 @@ async def _open_while_connected(visit: Visit, asked: Reading, folder: Path) -> P
 
 
 async def _write_body(visit: Visit, path: Path, name: str) -> None:
-    """Write what is sent to a new file; what is cut off or cannot be written is refused."""
+    """Write the body to a new file; an incomplete body is refused."""
     try:
         with path.open("xb") as file:
             async for part in visit.request.stream():
                 await run_in_threadpool(file.write, part)
     except ClientDisconnect:
-        raise InputError(f"the upload of {name} was interrupted; nothing was kept") from None
+        raise InputError(f"the upload of {name} was interrupted; upload it again") from None
     except OSError as error:
         raise InputError(f"{name} could not be stored: {error.strerror}") from None
 
 
 def plain_name(given: str) -> str:
-    """Return the last part of a name without what is odd in it; a kind of file that cannot be read is refused.
+    """Return the last part of a name without special characters; an unknown kind of file is refused.
 
     >>> plain_name("../../etc/Our patients?.CSV")
     'Our patients_.csv'
@@ -136,22 +132,12 @@ def plain_name(given: str) -> str:
     kind = next((known for known in _ENDINGS_OF_TABLES if safe.lower().endswith(known)), None)
     if kind is None:
         shown = safe.strip(" .-")[:80] or "this"
-        raise UsageError(f"the studio cannot tell what {shown} is by its ending; choose {_KINDS}")
+        raise UsageError(f"the studio does not recognize {shown} by its ending; choose {_KINDS}")
     return (safe[: -len(kind)].strip(" .-")[:76] or "table") + kind
-
-
-def _refuse_too_large(visit: Visit, folder: Path) -> None:
-    length = visit.request.headers.get("content-length", "0")
-    free = shutil.disk_usage(folder).free
-    if int(length) + _SPARE > free:
-        raise UsageError(
-            f"the table has {int(length):,} bytes, but the disk for temporary files has only {free:,} left"
-        )
 
 
 @contextlib.contextmanager
 def _nothing_left(folder: Path) -> Iterator[None]:
-    """Remove a project's folder if it does not come to be one."""
     try:
         yield
     except BaseException:
@@ -160,7 +146,7 @@ def _nothing_left(folder: Path) -> Iterator[None]:
 
 
 async def attach(visit: Visit) -> Response:
-    """Keep a file under its plain name; one that is cut off leaves nothing behind."""
+    """Store an uploaded file under its plain name."""
     name = unquote(visit.request.headers.get("shoal-name", ""))
     if not is_plain(name):
         raise InputError("this is not a valid file name; use letters and digits, and no folder")
@@ -174,13 +160,12 @@ async def attach(visit: Visit) -> Response:
 
 
 def detach(visit: Visit) -> Response:
-    """Remove a file that was added."""
     visit.project.detach(visit.form.get("name"))
     return visit.to(visit.at("/policy"))
 
 
 def save(visit: Visit) -> Response:
-    """Give the project as a file."""
+    """Return the project as a file."""
     project = visit.project
     runs = [*map(describe_solution, list_solutions(project)), *project.earlier]
     text = save_project(project, runs)
@@ -191,18 +176,15 @@ def save(visit: Visit) -> Response:
 
 
 def duplicate(visit: Visit) -> Response:
-    """Open the same table once more with the same policy, to try another one."""
     copy = visit.studio.duplicate(visit.project)
     return visit.to(f"/projects/{copy.id}/columns")
 
 
 def ask_to_close(visit: Visit) -> Response:
-    """Ask before anything is deleted, and say what would be lost."""
     return visit.render("close.html", hide_policy=True)
 
 
 def close(visit: Visit) -> Response:
-    """Close a table and remove what was made of it."""
     visit.studio.forget(visit.project)
     return visit.to("/")
 

@@ -1,4 +1,4 @@
-"""The policy as YAML: read, edit, take another one, or go back to the draft."""
+"""The policy as YAML: read, edit, replace, or return to the draft."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from shoal.studio.pages.reading import read_as_policy_says
 from shoal.studio.project import StaleError
 
 _STALE = (
-    "The policy was changed in another tab. Your text is kept below and was not saved; compare it with the policy "
-    "there. If you save it now, it replaces that change."
+    "The policy was changed in another tab. Your text below was not saved; compare it with the policy there. If you "
+    "save it now, it replaces that change."
 )
 
 
@@ -20,7 +20,7 @@ def show(visit: Visit) -> Response:
 
 
 def save(visit: Visit) -> Response:
-    """Take the text as the policy; one that is no YAML is shown again with its line, and nothing is changed."""
+    """Save the text as the policy; invalid YAML is shown again with its line."""
     text = visit.form.get("text").replace("\r\n", "\n")
     try:
         visit.project.change_text(visit.form.revision, text)
@@ -33,7 +33,7 @@ def save(visit: Visit) -> Response:
 
 
 def reset(visit: Visit) -> Response:
-    """Go back to the draft, reasons and questions included."""
+    """Return to the draft with its reasons and questions."""
     draft = visit.project.draft
     visit.project.change(visit.form.revision, draft.policy, draft.text)
     read_as_policy_says(visit)
@@ -41,7 +41,6 @@ def reset(visit: Visit) -> Response:
 
 
 def download(visit: Visit) -> Response:
-    """Give the policy as a file."""
     headers = {"content-disposition": 'attachment; filename="policy.yaml"'}
     visit.project.saved = visit.project.revision
     return PlainTextResponse(visit.project.policy_text, headers=headers, media_type="application/yaml")

@@ -1,4 +1,4 @@
-"""Import: how the file is read, what each column is, which values mean missing, and who the people are."""
+"""Import: the format of the file, the type of each column, missing values, and the people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILE = ("delimiter", "encoding", "sheet")  # options of the file as a whole
 
 
 def show(visit: Visit) -> Response:
-    """Show how the table was read, and what can be chosen."""
+    """Show how the table was read, and the choices."""
     project = visit.project
     options = project.found.options
     columns = [
@@ -55,7 +55,7 @@ def show(visit: Visit) -> Response:
 
 
 def change_file(visit: Visit) -> Response:
-    """Read the file with another character between fields, or in another encoding; the policy is drafted anew."""
+    """Read the file with another delimiter or encoding, and draft the policy again."""
     project, form = visit.project, visit.form
     given = {name: form.get(name) for name in _FILE if form.get(name)}
     if given.get("delimiter") == "tab":
@@ -68,7 +68,7 @@ def change_file(visit: Visit) -> Response:
 
 
 def change_columns(visit: Visit) -> Response:
-    """Read the columns as the form says: their types, what means missing in them, decimal commas."""
+    """Read the columns with other types, missing values and decimal commas."""
     project, form = visit.project, visit.form
     types = dict(project.types)
     for number, drafted in enumerate(project.draft.columns):
@@ -83,7 +83,7 @@ def change_columns(visit: Visit) -> Response:
 
 
 def _choose_markers(project: Project, form: Form) -> SourceOptions:
-    """Return the options with the ticked markers: one that means missing wherever it occurs stands for all columns."""
+    """Return the options with the selected markers; a marker that all its columns share applies everywhere."""
     markers, options = project.found.markers, project.found.options
     chosen: dict[str, list[str]] = {}
     for number, name in enumerate(project.columns):
@@ -107,7 +107,6 @@ def _choose_markers(project: Project, form: Form) -> SourceOptions:
 
 
 def read_options(given: Mapping[str, Any]) -> SourceOptions:
-    """Return options for reading; what is wrong with one of them is said."""
     try:
         return SourceOptions(**given)
     except ValidationError as error:
@@ -117,7 +116,7 @@ def read_options(given: Mapping[str, Any]) -> SourceOptions:
 
 
 def _follow(project: Project) -> Content:
-    """Return the policy after a reading: columns that are of another type get the role and taxonomy of the draft."""
+    """Return the policy after a reading: columns of another type get the role and taxonomy of the draft."""
     document = project.document
     for profile, drafted in zip(project.profile, project.draft.columns, strict=True):
         entry = entry_of(document, profile.name)
@@ -132,7 +131,7 @@ def _follow(project: Project) -> Content:
 
 
 def change_people(visit: Visit) -> Response:
-    """Say which column names people, or that every record is another person; and whether one record each is enough."""
+    """Set the column that identifies people, and whether one record per person is published."""
     project, unit = visit.project, visit.form.get("unit")
     document = {key: value for key, value in project.document.items() if key not in ("unit", "sample")}
     if unit:
@@ -149,7 +148,7 @@ def change_people(visit: Visit) -> Response:
 
 
 def read_as_policy_says(visit: Visit) -> None:
-    """Read the table again if the policy, which somebody wrote, says to read it in another way."""
+    """Read the table again if the policy was edited to read it in another way."""
     project = visit.project
     if project.problems():
         return

@@ -1,4 +1,4 @@
-"""Report and download: both reports to read and print, and the release to download, verified once more."""
+"""Report and download: both reports, and the release to download after another verification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.studio.pages.risk import describe_findings
 
 _HERE = "/release"
 _KIND = "verify"
-# A report has its style within and nothing else; it may be shown by the studio's own pages only, and runs nothing.
+# Reports contain their styles and no scripts; only the studio's pages may embed them.
 REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; "
     "frame-ancestors 'self'; sandbox"
@@ -27,7 +27,6 @@ REPORT_POLICY = (
 
 
 def show(visit: Visit) -> Response:
-    """Show a report and what can be downloaded."""
     audience = _audience(visit)
 
     def describe(run: Job) -> Mapping[str, Any]:
@@ -52,7 +51,6 @@ def show(visit: Visit) -> Response:
 
 
 def _audience(visit: Visit) -> str:
-    """Return for whom a page is."""
     audience = str(visit.request.path_params.get("audience", "internal"))
     if audience not in runs.FOLDERS:
         raise HTTPException(404)
@@ -65,7 +63,7 @@ def _list_public(run: Job) -> list[Path]:
 
 
 def _find_accepted(run: Job) -> Job | None:
-    """Return the check by which the verifier accepted the archive of a run; None if it did not, or not yet."""
+    """Return the check in which the verifier accepted the archive of a run, if there is one."""
     for job in run.project.jobs_of(_KIND, run=run.id):
         if job.state == "done" and job.exit_code == 0 and job.answer.get("verified") is True:
             return job
@@ -73,7 +71,6 @@ def _find_accepted(run: Job) -> Job | None:
 
 
 def report(visit: Visit) -> Response:
-    """Return a report as a page of its own, which can do nothing but be read."""
     path = runs.folder_of(runs.find_solution(visit)) / runs.FOLDERS[_audience(visit)] / "report.html"
     if not path.is_file():
         raise HTTPException(404)
@@ -81,13 +78,13 @@ def report(visit: Visit) -> Response:
 
 
 def check(visit: Visit) -> Response:
-    """Make the archive of the public folder, and verify what is in it as whoever receives it could."""
+    """Make the archive of the public folder, and verify its unpacked content as a recipient would."""
     project, run = visit.project, runs.find_solution(visit)
     folder = project.new_folder(_KIND)
     inside = _plain(runs.name_of(run))
     runs.write_archive(runs.folder_of(run), "public", folder / "public.zip", inside)
-    shutil.unpack_archive(folder / "public.zip", folder / "unpacked")  # names were made by us: no paths upwards
-    if (kept := runs.folder_of(run) / INTERNAL).is_dir():  # with whose witness people are counted
+    shutil.unpack_archive(folder / "public.zip", folder / "unpacked")  # its names are the studio's own
+    if (kept := runs.folder_of(run) / INTERNAL).is_dir():  # its witness is needed to count people
         shutil.copytree(kept, folder / "unpacked" / inside / INTERNAL)
     arguments: list[str | Path] = [
         "verify",
@@ -102,7 +99,7 @@ def check(visit: Visit) -> Response:
 
 
 def _plain(name: str) -> str:
-    """Return a name that every system takes for a folder.
+    """Return a name that is a valid folder on every system.
 
     >>> _plain("Solution 1: k/10")
     'Solution-1-k-10'
@@ -111,7 +108,7 @@ def _plain(name: str) -> str:
 
 
 def _find_archive(run: Job) -> Path:
-    """Return the folder of the archive that the verifier accepted; without one nothing is given out."""
+    """Return the folder of a run's verified archive, which every download requires."""
     job = _find_accepted(run)
     if job is None or job.folder is None:
         raise HTTPException(404)
@@ -119,18 +116,18 @@ def _find_archive(run: Job) -> Path:
 
 
 def download(visit: Visit) -> Response:
-    """Give out one folder of a verified release as an archive."""
+    """Return one folder of a verified release as an archive."""
     run, audience = runs.find_solution(visit), _audience(visit)
     archive = _find_archive(run) / f"{audience}.zip"
     if audience == "public":
         run.memory["downloaded"] = True
-    else:  # anew each time: attacks may have been recorded since
+    else:  # attacks may have been recorded since the last download
         runs.write_archive(runs.folder_of(run), "internal", archive, _plain(runs.name_of(run)))
     return FileResponse(archive, media_type="application/zip", filename=f"{_plain(runs.name_of(run))}-{audience}.zip")
 
 
 def single(visit: Visit) -> Response:
-    """Give out one public file of a verified release."""
+    """Return one public file of a verified release."""
     run = runs.find_solution(visit)
     _find_archive(run)
     for path in _list_public(run):
@@ -140,7 +137,6 @@ def single(visit: Visit) -> Response:
 
 
 def policy(visit: Visit) -> Response:
-    """Give out the policy by which a release was made."""
     headers = {"content-disposition": 'attachment; filename="policy.yaml"'}
     text = str(runs.find_solution(visit).memory["policy"])
     return PlainTextResponse(text, headers=headers, media_type="application/yaml")

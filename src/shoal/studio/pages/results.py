@@ -1,6 +1,6 @@
-"""Results: what a run achieved, what it means for every column, and the records that are easiest to find.
+"""Results: the achieved guarantees, the change of every column, and the records at the highest risk.
 
-What compares with the table, or tells which records are at risk, is shown here and written nowhere.
+Comparisons with the table and lists of records at risk appear only here; no file contains them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from shoal.utility.marginals import describe_marginals
 
 _HERE = "/results"
 _ROWS = 12
-_FIRST = "first rows"  # what is kept of a run
+_FIRST = "first rows"  # keys of a run's memory
 _COMPARED = "before and after"
-_AT_ONCE = 200_000  # records of a table that is compared before the page is shown; larger ones are right after it
+_AT_ONCE = 200_000  # records of a table that is compared before the page is shown; larger ones follow later
 _CLASSES = 15  # on a page
 _OF_RISK = {"Risk of being found": True, "Class sizes": True, "Bucket sizes": True, "What became of each column": None}
 
 
 def show(visit: Visit) -> Response:
-    """Show the newest result, or the one that the path names."""
+    """Show the newest result, or the one in the path."""
 
     def describe(run: Job) -> Mapping[str, Any]:
         evidence = runs.evidence_of(run)
@@ -62,32 +62,28 @@ def show(visit: Visit) -> Response:
 
 
 def compare(visit: Visit) -> Response:
-    """Show what becomes of every column, after both sides were read."""
     run = runs.find_solution(visit)
     return visit.render("compared.html", run=run, **_describe_compared(run))
 
 
 def column(visit: Visit) -> Response:
-    """Show one column before and after."""
     run = runs.find_solution(visit)
     return visit.render("column_part.html", run=run, **_describe_column(_read_sides(run), visit.form.get("column")))
 
 
 def cross(visit: Visit) -> Response:
-    """Show the table of two columns before and after."""
     run, pair = runs.find_solution(visit), (visit.form.get("first"), visit.form.get("second"))
     return visit.render("cross_part.html", run=run, **_describe_pair(_read_sides(run), *pair))
 
 
 def classes(visit: Visit) -> Response:
-    """Show the next of the smallest classes."""
     run, number = runs.find_solution(visit), visit.form.get("page")
     page_number = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
     return visit.render("classes_part.html", run=run, **_describe_classes(_read_sides(run), page_number))
 
 
 def _read_sides(run: Job) -> BeforeAfter:
-    """Return the table and the release as they are held; those of one run of a project are."""
+    """Return the table and the release, which stay in memory for one run of a project."""
     if _COMPARED not in run.memory:
         for other in run.project.jobs_of(runs.KIND):
             other.memory.pop(_COMPARED, None)
@@ -100,7 +96,7 @@ def _read_sides(run: Job) -> BeforeAfter:
 
 
 def _describe_compared(run: Job) -> Content:
-    """Return a verdict and what is kept of every column, those that lose most first; and the first of all choices."""
+    """Return the changes of every column, largest loss first, and the initial selections."""
     sides, evidence = _read_sides(run), runs.evidence_of(run)
     attributes, losses = sides.form.manifest.attributes, list_losses(sides.form, evidence)
     changes = evidence.get("columns", {})
@@ -135,7 +131,6 @@ def _describe_compared(run: Job) -> Content:
 
 
 def _explain_kept(sides: BeforeAfter, evidence: Mapping[str, Any]) -> list[str]:
-    """Say why counts of a column that was published as it was may differ from the source's."""
     manifest, weight = sides.form.manifest, sides.tables.weight
     reasons = {
         f"{count_noun(manifest.withheld, 'record')} withheld": manifest.withheld,
@@ -147,7 +142,6 @@ def _explain_kept(sides: BeforeAfter, evidence: Mapping[str, Any]) -> list[str]:
 
 
 def _draw_plots(run: Job, *, of_risk: bool) -> list[Plot]:
-    """Return the plots of a report that tell of the risk, or the others; the table of columns has what one tells."""
     return [plot for plot in release_plots(runs.evidence_of(run)) if _OF_RISK.get(plot.title, False) is of_risk]
 
 
@@ -181,7 +175,7 @@ def _describe_classes(sides: BeforeAfter, number: int) -> Content:
 
 
 def _list_rows(run: Job) -> Content:
-    """Return rows of the table as the run read it and of the release, with the columns that both have."""
+    """Return first rows of the table and of the release."""
     released, _ = open_released(runs.folder_of(run))
     source = open_source(run.project.source, SourceOptions(**(runs.evidence_of(run)["policy"].get("source") or {})))
     names = released.schema.names
@@ -193,7 +187,6 @@ def _list_rows(run: Job) -> Content:
 
 
 def style(_: Visit) -> Response:
-    """Give the stylesheet of plots, which reports, notebooks and the studio have in common."""
     return Response(plot_style(), media_type="text/css")
 
 

@@ -1,4 +1,4 @@
-"""Risk: how easily people are found in the table as it is, before anything is run; findings to decide on."""
+"""Risk: the disclosure risk of the original table, and findings to decide."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _HERE = "/risk"
 _KIND = "audit"
 _MOST_SETS = 10
 _LONGEST = 500  # characters of a reason
-# Where a finding can be fixed, by its id: a page, and what is done there.
+# By the id of a finding: the page and the action that can fix it.
 _PLACES = {
     "isolating-columns": ("columns", "Change the role, or add a technique"),
     "unprotected-sensitive": ("guarantees", "Add a guarantee"),
     "one-value-classes": ("guarantees", "Add a guarantee"),
-    "repeated-people": ("import", "Say which column names the person"),
+    "repeated-people": ("import", "Choose the column that identifies people"),
     "no-promise": ("guarantees", "Add a guarantee"),
 }
 
 
 def show(visit: Visit) -> Response:
-    """Show what the newest audit found, and whether it still fits the policy."""
+    """Show the newest audit, and whether the policy has changed since."""
     project = visit.project
     jobs = project.jobs_of(_KIND)
     done = next((job for job in jobs if job.state == "done"), None)
@@ -47,7 +47,6 @@ def show(visit: Visit) -> Response:
 
 
 def start(visit: Visit) -> Response:
-    """Audit the table by the policy as it is now."""
     project = visit.project
     refuse_problems(project)
     arguments: list[str | Path] = ["audit", project.source, "-p", project.write_policy()]
@@ -59,13 +58,13 @@ def start(visit: Visit) -> Response:
 
 
 def describe_findings(findings: Any, document: Mapping[str, Any]) -> list[Content]:
-    """Return findings with what the policy now says of each, and where it can be fixed."""
+    """Return findings with the policy's decision and the page where each can be fixed."""
     accepted = [entry for entry in document.get("accept") or () if isinstance(entry, Mapping)]
     found = []
     for one in findings:
         mine = (entry for entry in accepted if _is_about(entry, one["id"], one["about"]))
         now = next((str(entry.get("reason")) for entry in mine), "")
-        place = _PLACES.get(one["id"], ("policy", "Look at the policy"))
+        place = _PLACES.get(one["id"], ("policy", "Check the policy"))
         found.append({**one, "accepted_now": now, "why": now or one["accepted"], "place": place})
     return found
 
@@ -75,7 +74,7 @@ def _is_about(entry: Mapping[str, Any], finding: str, about: Sequence[str]) -> b
 
 
 def accept(visit: Visit) -> Response:
-    """Accept a finding with a reason, or take that back; the policy keeps it."""
+    """Accept a finding with a reason, or withdraw that; the policy records it."""
     form, document = visit.form, visit.project.document
     finding, about, reason = form.get("finding"), form.getlist("about"), " ".join(form.get("reason").split())
     if finding not in FINDINGS:
@@ -85,7 +84,7 @@ def accept(visit: Visit) -> Response:
     left = [entry for entry in document.get("accept") or () if not _is_about(entry, finding, about)]
     if "withdraw" not in form:
         if not reason:
-            raise UsageError("say why the finding is accepted; the report for the review board shows it")
+            raise UsageError("enter a reason for accepting the finding; the report for the review board shows it")
         left.append({"finding": finding, **({"about": about} if about else {}), "reason": reason})
     document.pop("accept", None)
     visit.project.change(form.revision, {**document, "accept": left} if left else document)

@@ -1,6 +1,6 @@
-"""Run: the command that makes a release, its options and progress; and runs that made one, which other pages show.
+"""Run: the command that makes a release, its options and progress; and the releases for other pages.
 
-Archives have the public files or the internal ones, never both.
+An archive has either the public files or the internal ones.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from shoal.policy.policy import ReleaseOptions
 from shoal.release.release import INTERNAL, PUBLIC
 from shoal.studio.answers import Content, Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
+from shoal.studio.pages.guarantees import list_promises, split_entry
 from shoal.studio.project import Project
 from shoal.utility.base import list_figures
 
@@ -38,7 +39,7 @@ _MOST_NAME = 60
 
 
 def options(form: Form) -> list[str]:
-    """Return the options of the command that a form asks for."""
+    """Return the options of the command for a form."""
     found: list[str] = []
     if form.get("format"):
         if form.get("format") not in _FORMATS:
@@ -55,7 +56,6 @@ def options(form: Form) -> list[str]:
 
 
 def show(visit: Visit) -> Response:
-    """Show the command and its options, what runs now, and what ran before."""
     project = visit.project
     runs = project.jobs_of(KIND)
     return visit.render(
@@ -80,7 +80,7 @@ def show(visit: Visit) -> Response:
 
 
 def describe_release(visit: Visit) -> Response:
-    """Keep in the policy what the reports say about the release; an empty field says nothing."""
+    """Save the reports' description of the release in the policy."""
     document, given = visit.project.document, {name: visit.form.get(name) for name in ReleaseOptions.model_fields}
     said: Content = {name: " ".join(text.split()) for name, text in given.items() if text.strip()}
     if "threshold" in said:
@@ -94,19 +94,13 @@ def describe_release(visit: Visit) -> Response:
 
 
 def _describe_policy(document: Mapping[str, Any]) -> str:
-    """Say what a usable policy asks for: the method and the guarantees."""
-    method = document.get("method", "mondrian")
-    promises = [
-        f"{name} ({parameters_text(given)})" if given else name
-        for entry in document.get("privacy") or ()
-        for name, given in ({entry: {}} if isinstance(entry, str) else entry).items()
-    ]
-    name = method if isinstance(method, str) else next(iter(method))
-    return f"{name}, with {', '.join(promises)}" if promises else name
+    """Return the method and the guarantees of a usable policy."""
+    method, _ = split_entry(document.get("method", "mondrian"))
+    asked = [f"{name} ({parameters_text(given)})" if given else name for name, given in list_promises(document)]
+    return f"{method}, with {', '.join(asked)}" if asked else method
 
 
 def command(visit: Visit) -> Response:
-    """Return the command that the options of the form ask for, as text."""
     return PlainTextResponse(_command(visit.project, visit.form))
 
 
@@ -120,11 +114,10 @@ def refuse_problems(project: Project) -> None:
 
 
 def start(visit: Visit) -> Response:
-    """Start a run with the policy as it is now."""
     project = visit.project
     refuse_problems(project)
     if visit.form.revision != project.revision:
-        raise UsageError("the policy was changed in another tab; reload this page and look at it first")
+        raise UsageError("the policy was changed in another tab; reload this page and check it first")
     chosen = options(visit.form)
     name = " ".join(visit.form.get("name").split())[:_MOST_NAME] or f"Solution {1 + len(project.jobs_of(KIND))}"
     folder, policy = project.new_folder(KIND), project.write_policy()
@@ -135,13 +128,12 @@ def start(visit: Visit) -> Response:
 
 
 def forget(visit: Visit) -> Response:
-    """Remove a run and what it made."""
     visit.studio.jobs.forget(find_job(visit, "run", KIND))
     return visit.to(visit.at(_HERE))
 
 
 def take_back(visit: Visit) -> Response:
-    """Make the policy of an earlier run, perhaps of an earlier session, the policy again."""
+    """Restore the policy of an earlier run, perhaps of an earlier session."""
     wanted = visit.request.path_params["run"]
     earlier = next((run["policy"] for run in visit.project.earlier if run["id"] == wanted), None)
     text = find_job(visit, "run", KIND).memory["policy"] if earlier is None else earlier
@@ -150,7 +142,7 @@ def take_back(visit: Visit) -> Response:
 
 
 def find_job(visit: Visit, part: str = "job", kind: str | None = None) -> Job:
-    """Return the run that a part of the path names, if it is the project's and, where a kind is named, of that kind."""
+    """Return the project's run that a part of the path names, optionally of one kind."""
     for job in visit.project.jobs_of(kind):
         if job.id == visit.request.path_params[part]:
             return job
@@ -158,12 +150,10 @@ def find_job(visit: Visit, part: str = "job", kind: str | None = None) -> Job:
 
 
 def show_progress(visit: Visit) -> Response:
-    """Show how far a run is, as a part of a page."""
     return visit.render("job.html", job=find_job(visit))
 
 
 def cancel(visit: Visit) -> Response:
-    """Ask a run to stop."""
     job = find_job(visit)
     job.cancel()
     job.finished.wait(timeout=2)
@@ -171,17 +161,15 @@ def cancel(visit: Visit) -> Response:
 
 
 def list_solutions(project: Project) -> list[Job]:
-    """Return the runs of a project that made a release, the newest first."""
     return [job for job in project.jobs_of(KIND) if job.state == "done"]
 
 
 def require_release(project: Project) -> str | None:
-    """Return None if some run made a release, else what to do first."""
     return None if list_solutions(project) else "run it first"
 
 
 def find_solution(visit: Visit) -> Job:
-    """Return the run that the path names; there is no such page if it made no release."""
+    """Return the run in the path if it has a release."""
     run = find_job(visit, "run", KIND)
     if run.state != "done":
         raise HTTPException(404)
@@ -189,7 +177,7 @@ def find_solution(visit: Visit) -> Job:
 
 
 def show_solution(visit: Visit, template: str, title: str, describe: Callable[[Job], Mapping[str, Any]]) -> Response:
-    """Show the run that the path names, or else the newest, by what *describe* says of it."""
+    """Show the run in the path, by default the newest, with the values from *describe*."""
     solutions = list_solutions(visit.project)
     run = find_solution(visit) if "run" in visit.request.path_params else next(iter(solutions), None)
     if run is None:
@@ -199,7 +187,7 @@ def show_solution(visit: Visit, template: str, title: str, describe: Callable[[J
 
 
 def describe_jobs(jobs: Sequence[Job]) -> Content:
-    """Return the runs to watch, and the newest one if nothing came of it; *jobs* has the newest first."""
+    """Return the running jobs, and the newest job if it has no result; *jobs* has the newest first."""
     newest = jobs[0] if jobs else None
     ended = newest is not None and newest.state in ("failed", "cancelled")
     return {"running": [job for job in jobs if job.state == "running"], "failed": newest if ended else None}
@@ -210,14 +198,13 @@ def name_of(job: Job) -> str:
 
 
 def folder_of(job: Job) -> Path:
-    """Return the folder of the release that a run made."""
     if job.folder is None:
         raise FileNotFoundError(RELEASE)
     return job.folder / RELEASE
 
 
 def decision_of(job: Job) -> Mapping[str, Any]:
-    """Return the decision record of a run, with the attacks that were recorded since."""
+    """Return the decision record of a run with the attacks recorded since."""
     found: Mapping[str, Any] = json.loads((folder_of(job) / INTERNAL / "decision.json").read_text(encoding="utf-8"))
     return found
 
@@ -233,7 +220,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def describe_promises(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what a release promises or claims, and what it reaches of that, for people."""
+    """Return the promises and claims of a release, and the achieved values."""
     promised = [
         (entry, f"{entry['achieved']:.6g}" if entry.get("achieved") is not None else "")
         for entry in manifest.get("guarantees", ())
@@ -246,7 +233,6 @@ def describe_promises(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def describe_solution(job: Job) -> Content:
-    """Return the figures of a run that made a release, and the policy it was made by."""
     evidence, decision = evidence_of(job), decision_of(job)
     return {
         "id": job.id,
@@ -264,15 +250,14 @@ def describe_solution(job: Job) -> Content:
 
 
 def list_measures(utility: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the measures of what is left: name, what it says, and the figure."""
     return [(name, title, f"{value:,.4g}") for name, title, value in list_figures(utility)]
 
 
 def write_archive(release: Path, audience: str, archive: Path, inside: str) -> None:
-    """Write one folder of a release as an archive, whole or not at all; names in it begin with *inside*."""
+    """Write one folder of a release as an archive atomically; its names begin with *inside*."""
     folder = release / FOLDERS[audience]
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    number, name = tempfile.mkstemp(dir=archive.parent, prefix=".zip-")  # readable by its owner alone
+    number, name = tempfile.mkstemp(dir=archive.parent, prefix=".zip-")  # readable by its owner only
     waiting = Path(name)
     try:
         with os.fdopen(number, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as written:

@@ -1,4 +1,4 @@
-"""Taxonomies: what each column may be generalized to, drawn, edited, imported and exported."""
+"""Taxonomies: the generalization of each column, drawn, edited, imported and exported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HERE = "/taxonomies"
 _COLUMN = "/projects/{project}" + _HERE + "/{column:int}"
 _MOST_UNDONE = 50
 _TYPES = {"csv": "text/csv; charset=utf-8", "yaml": "application/yaml"}
-WIDE_OPEN = 60  # nodes up to which every group is shown open
+WIDE_OPEN = 60  # nodes of a tree whose groups are all open
 
 Undone = list[Mapping[str, Any] | None]
 
@@ -43,7 +43,7 @@ def show(visit: Visit) -> Response:
 
 
 def change(visit: Visit) -> Response:
-    """Make an edit, unless what it makes does not load; then the old one stays, with a message at the field."""
+    """Apply an edit if its result is valid; otherwise keep the old taxonomy and show a message at the field."""
     index, entry = _find_entry(visit)
     fields = {key: visit.form.getlist(key) for key in visit.form}
     before = _history(visit.project, entry.name)
@@ -60,13 +60,8 @@ def change(visit: Visit) -> Response:
 
 
 async def bring(visit: Visit) -> Response:
-    """Take a file with a tree, as a part of the policy or as an attached file."""
-    parts = bytearray()
-    async for part in visit.request.stream():
-        parts += part
-        if len(parts) > editing.LARGEST:
-            raise EntryError(f"the file is larger than {editing.LARGEST >> 20} MB")
-    return await run_in_threadpool(_take, visit, bytes(parts))
+    """Import a file with a tree into the policy or as an attached file."""
+    return await run_in_threadpool(_take, visit, await visit.read_body("the file", editing.LARGEST))
 
 
 def _take(visit: Visit, content: bytes) -> Response:
@@ -85,7 +80,7 @@ def _take(visit: Visit, content: bytes) -> Response:
 
 
 def _attach(project: Project, name: str, content: bytes) -> str:
-    """Keep a file, under another name if one of its name is there already: that one may be in use, or be undone to."""
+    """Attach a file, under a new name if another file has its name, which may be in use or needed for undo."""
     if not is_plain(name):
         raise EntryError(f"{name[:100]!r} is not a valid file name; use letters and digits, and no folder", "file")
     own, number = Path(name), 1
@@ -94,15 +89,11 @@ def _attach(project: Project, name: str, content: bytes) -> str:
             return name
         number += 1
         name = f"{own.stem}-{number}{own.suffix}"
-    received = project.new_folder("attach") / "body"
-    received.write_bytes(content)
-    project.attach(name, received)
-    received.parent.rmdir()
+    project.attach_content(name, content)
     return name
 
 
 def export(visit: Visit) -> Response:
-    """Give the tree as a file."""
     _, entry = _find_entry(visit)
     ending = visit.request.path_params["ending"]
     if ending not in editing.EXPORTS:
@@ -144,7 +135,7 @@ def _finish(visit: Visit, index: int) -> Response:
 def _keep(
     project: Project, revision: int, entry: ColumnTaxonomy, made: Mapping[str, Any] | None, *, undoing: bool = False
 ) -> None:
-    """Make a taxonomy the policy's and remember the one before, so that the edit can be undone."""
+    """Put a taxonomy into the policy and remember the previous one for undo."""
     name = entry.name
     project.change(revision, with_taxonomy(project.document, name, made))
     before = _history(project, name)
@@ -166,15 +157,15 @@ def _ready(project: Project) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The page of one column; ``drawn`` is None if the policy's taxonomy does not load, which ``broken`` tells."""
+    """The page of one column; if the policy's taxonomy is invalid, ``drawn`` is None and ``broken`` has the reason."""
 
     entry: ColumnTaxonomy
-    yaml: str  # of the policy's entry
+    yaml: str  # the entry in the policy
     drawn: TreeView | None
     broken: str
     scale: ScaleView | None
     values: Mapping[str, Any]  # of the form's fields
-    wrong: EntryError | None = None  # what an edit was refused for
+    wrong: EntryError | None = None  # the error of an edit
 
     @property
     def kind(self) -> str:
@@ -182,22 +173,18 @@ class Sheet:
 
     @property
     def kinds(self) -> tuple[tuple[str, str, str], ...]:
-        """The kinds that this column may have: name, title, what it does."""
         possible = list_offered(self.entry.column, self.entry.role)
         return tuple(each for each in KINDS if each[0] in possible)
 
     @property
     def editable(self) -> bool:
-        """Whether it is a tree that is edited in place."""
+        """Whether the tree can be edited on the page."""
         small = self.drawn is not None and self.drawn.taxonomy.n_leaves <= MOST_IN_POLICY
         return self.kind in editing.TREES and small
 
     @property
     def tree(self) -> Branch | None:
-        """The tree, all of it if it is edited."""
-        if self.drawn is None:
-            return None
-        return self.drawn.whole() if self.editable else self.drawn.part()
+        return None if self.drawn is None else self.drawn.draw(whole=self.editable)
 
     @property
     def wide_open(self) -> bool:
@@ -205,7 +192,7 @@ class Sheet:
 
     @property
     def targets(self) -> tuple[tuple[int, str], ...]:
-        """The groups that something may be moved to, as they are numbered, each with its depth in front."""
+        """The groups that a node can be moved to, with their numbers and indented names."""
         if self.drawn is None or not self.editable:
             return ()
         tree = ValueTree.of(self.drawn.taxonomy)
@@ -217,7 +204,7 @@ class Sheet:
 
     @property
     def empty_groups(self) -> tuple[str, ...]:
-        """Labels that no value of the data has, with nothing under them."""
+        """Labels without values and children."""
         if self.drawn is None or not self.editable:
             return ()
         leaves = self.drawn.taxonomy.n_leaves
@@ -226,21 +213,20 @@ class Sheet:
 
     @property
     def formats(self) -> str:
-        """The formats of dates, other than ISO, that read every value of the column."""
+        """The date formats, other than ISO, that fit every value of the column."""
         return ", ".join(filter(None, self.entry.column.date_formats))
 
     def problem(self, field: str) -> str:
         return str(self.wrong) if self.wrong is not None and self.wrong.field == field else ""
 
     def other_problem(self, *fields: str) -> str:
-        """Return what is wrong, unless it is said at one of these fields."""
         return str(self.wrong) if self.wrong is not None and self.wrong.field not in fields else ""
 
 
 def sheet(
     entry: ColumnTaxonomy, document: Mapping[str, Any], wrong: EntryError | None = None, typed: Fields | None = None
 ) -> Sheet:
-    """Put together what is shown of a column, with what was typed if that was refused."""
+    """Return the page of a column, with the rejected input after an error."""
     builder: TaxonomyBuilder | None = None
     drawn, broken, scale = None, "", None
     try:
@@ -257,7 +243,6 @@ def sheet(
 
 
 def summary(index: int, entry: ColumnTaxonomy) -> dict[str, object]:
-    """Return a column's line of the overview."""
     drawn, broken = None, ""
     try:
         drawn = view(entry.tree(), entry.column)
@@ -274,7 +259,6 @@ def summary(index: int, entry: ColumnTaxonomy) -> dict[str, object]:
 
 
 def _fresh(entry: ColumnTaxonomy) -> TaxonomyBuilder | None:
-    """Return a builder to begin with where the policy's does not load."""
     try:
         return replace(entry, taxonomy=start_taxonomy(entry.kind, entry.column)).builder()
     except EntryError:
@@ -282,7 +266,7 @@ def _fresh(entry: ColumnTaxonomy) -> TaxonomyBuilder | None:
 
 
 def _values(kind: str, builder: TaxonomyBuilder | None) -> dict[str, object]:
-    """Return what the fields of the form of a kind show: what its builder has, if there is one."""
+    """Return the values of the form's fields from the builder."""
     known = discover("shoal.taxonomies.builders", TaxonomyBuilder).get(kind)
     shown: Content = {} if known is None else {"cut": "widths", **dict.fromkeys(known.model_fields, "")}
     for field in () if builder is None else type(builder).model_fields:

@@ -1,4 +1,4 @@
-// Adds a file to the project as it is, then shows the page anew.
+// Attaches a file to the project, then reloads the page.
 import { ask, announce } from "/static/studio.js";
 
 const attach = async (chooser) => {
@@ -12,4 +12,4 @@ const attach = async (chooser) => {
 };
 
 document.addEventListener("change", (event) => attach(event.target)); // also in parts that are swapped in later
-document.querySelectorAll("[data-attach]").forEach(attach); // chosen before this script was there
+document.querySelectorAll("[data-attach]").forEach(attach); // chosen before this script was loaded

@@ -1,4 +1,4 @@
-// The table view of columns: search, filter, select many. What is selected stays when the list is swapped.
+// The table view of columns: search, filter, select many. The selection survives swaps of the list.
 const form = document.getElementById("roles-form");
 if (form) {
   const [list, search, filter, all, count, none] = ["dense", "search", "filter", "pick-all", "picked", "none-shown"].map((id) => document.getElementById(id));
@@ -26,7 +26,7 @@ if (form) {
     for (const line of lines()) if (!line.hidden) box(line).checked = all.checked;
     show();
   });
-  let before = null; // the box that was clicked before, from which a click with Shift reaches
+  let before = null; // the checkbox clicked last, the start of a range selected with Shift
   list.addEventListener("click", (event) => {
     if (event.target.type !== "checkbox") return;
     const shown = lines().filter((line) => !line.hidden).map(box);

@@ -1,5 +1,5 @@
-// Loads before the page is shown. A form that is submitted before studio.js is ready waits here:
-// sent by the browser alone, its answer would replace the whole page by one part of it.
+// Loads before the page is shown. A form that is submitted before studio.js is ready waits here;
+// without studio.js, its answer, a part of a page, would replace the whole page.
 const early = [];
 
 function hold(event) {

@@ -1,11 +1,11 @@
-// The level explorer: sliders ask what their levels cost and leave; rows and points of the drawing set the sliders.
+// The level explorer: sliders request the cost and risk of their levels; rows and points of the drawing set the sliders.
 import { ask, swap } from "/static/studio.js";
 
 const NEAR = 14; // units of the drawing that a click may be away from a point
 const element = (id) => document.getElementById(id);
 const sliders = () => [...(element("levels-form")?.querySelectorAll("input[name=level]") ?? [])];
 
-// Says and shows the level of a slider, and what its most frequent value becomes there.
+// Shows and announces the level of a slider, with the label of the most frequent value.
 function label(slider) {
   const width = slider.dataset.widths?.split(" ")[slider.value];
   if (!width) return;
@@ -16,7 +16,7 @@ function label(slider) {
   element(`shown-${slider.id.slice(6)}`).textContent = `level ${slider.value}, ${values}`;
 }
 
-// Shows in the drawing where the sliders stand.
+// Marks the levels of the sliders in the drawing.
 function mark() {
   const [state, here] = [element("node-state"), element("here")];
   if (!state || !here) return;
@@ -26,9 +26,9 @@ function mark() {
 
 const body = () => new URLSearchParams(new FormData(element("levels-form")));
 let busy = false;
-let again = false; // whether the sliders moved since the question was asked
+let again = false; // whether the sliders moved since the last request
 
-// Asks about the levels of the sliders; what is asked meanwhile comes next.
+// Requests the levels of the sliders; a change during the request starts another one.
 async function refresh() {
   again = true;
   if (busy) return;
@@ -76,7 +76,7 @@ document.addEventListener("click", (event) => {
   if (levels) choose(levels.split(","));
 });
 
-// Once the search has ended, sliders that nobody has moved go to the optimum.
+// When the search ends, untouched sliders move to the optimum.
 document.addEventListener("swapped", (event) => {
   if (!["levels", "lattice"].includes(event.target.id) || !element("levels-form")) return;
   mark();

@@ -1,4 +1,4 @@
-// Keeps the shown command in step with the options that are chosen.
+// Updates the shown command when options change.
 import { ask } from "/static/studio.js";
 
 const form = document.querySelector("#start");

@@ -1,10 +1,10 @@
-// Swaps parts of pages, polls runs and tells what happened. Everything else is plain HTML.
+// Swaps parts of pages, polls runs and announces results. Everything else is plain HTML.
 // A form or field with data-swap="#id" is sent without leaving the page; its answer replaces the content of #id.
 
-const SHOWN = 4000; // milliseconds that a message such as "Saved" is seen
+const SHOWN = 4000; // milliseconds for which a message such as "Saved" is visible
 let hiding = 0;
 
-// Says what happened: a screen reader reads it, and everybody else sees it for a while.
+// Announces a message to screen readers, and shows it for a while.
 export function announce(text) {
   const place = document.getElementById("announcer");
   if (!place) return;
@@ -21,7 +21,7 @@ export function notify(html) {
   if (html) place.scrollIntoView({ block: "nearest" });
 }
 
-// Calls back with a file that is chosen, or was chosen before the page's scripts were there.
+// Calls back with a chosen file, also if it was chosen before the scripts were loaded.
 export function whenChosen(chooser, use) {
   const look = () => chooser.files[0] && use(chooser.files[0]);
   chooser.addEventListener("change", look);
@@ -83,14 +83,14 @@ async function refreshPolicy() {
   if (answer?.ok) swap(panel, await answer.text());
 }
 
-// Sends a request for a part of a page; returns the text, or null after telling what went wrong.
+// Sends a request for a part of a page; returns the text, or null after showing the error.
 export async function ask(url, options = {}) {
   const headers = { "Shoal-Swap": "1", ...(options.headers ?? {}) };
   let answer;
   try {
     answer = await fetch(url, { ...options, headers });
   } catch {
-    notify('<div class="notice problem"><p>The studio does not answer. Perhaps it was ended; start shoal studio again.</p></div>');
+    notify('<div class="notice problem"><p>The studio does not respond. If it was stopped, start shoal studio again.</p></div>');
     return null;
   }
   if (answer.redirected) {
@@ -107,11 +107,11 @@ export async function ask(url, options = {}) {
   return text;
 }
 
-let last = Promise.resolve(); // changes are sent one after the other, so each knows the revision before it
-const MOST_KEPT = 50_000; // characters of a request that goes on when the page is left; browsers allow 64 KiB
-let pressed = false; // whether the change before was a button's, which may have removed what a later one is about
+let last = Promise.resolve(); // changes are sent in sequence, each with the revision of the one before
+const MOST_KEPT = 50_000; // characters of a request that continues after the page is closed; browsers allow 64 KiB
+let pressed = false; // whether a button made the last change, which may have removed the subject of a later one
 
-// What was written into fields of a part of the page and is not what a form has sent, by the fields' ids.
+// Unsent input in the fields of a part of the page, by the fields' ids.
 function unsent(place, form, body) {
   const fields = [...place.querySelectorAll("input[id], textarea[id]")].filter((field) => !["hidden", "checkbox", "radio", "file"].includes(field.type));
   return fields.filter((field) => field.value !== (field.form === form ? body.get(field.name) : field.defaultValue)).map((field) => [field.id, field.value]);
@@ -128,7 +128,7 @@ function writeAgain(place, written) {
 
 export function send(form, submitter) {
   const url = submitter?.hasAttribute("formaction") ? submitter.formAction : form.action;
-  const body = new URLSearchParams(new FormData(form, submitter)); // as it is now: the form may be replaced before its turn
+  const body = new URLSearchParams(new FormData(form, submitter)); // a copy: the form may be replaced before its turn
   for (const field of form.elements) delete field.dataset.unsent;
   last = last.then(async () => {
     const place = document.querySelector(form.dataset.swap);
@@ -151,7 +151,7 @@ export function send(form, submitter) {
   return last;
 }
 
-// What was put back into a field is sent when the field is left, for the browser sees no change then.
+// Restored input is sent when the field loses the focus, because the browser sees no change.
 document.addEventListener("focusout", (event) => {
   const field = event.target;
   if (field.dataset?.unsent && field.closest("[data-send]") && field.form?.dataset.swap) send(field.form);
@@ -171,7 +171,7 @@ document.addEventListener("change", (event) => {
   if (field.closest("[data-send]") && field.form?.dataset.swap) send(field.form);
 });
 
-// What was changed before this script was there is sent now; a browser fills such forms with nothing of its own.
+// Changes made before this script was loaded are sent now; browsers do not fill in such forms themselves.
 function altered(field) {
   if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
   if (field.options) return [...field.options].some((option) => option.defaultSelected && !option.selected);
@@ -181,10 +181,10 @@ for (const form of document.querySelectorAll('form[data-swap][autocomplete="off"
   if ([...form.elements].some((field) => field.name && field.type !== "submit" && field.closest("[data-send]") && altered(field))) send(form);
 }
 
-// Parts that take a while are asked for once the page is there.
+// Slow parts are requested after the page is loaded.
 for (const form of document.querySelectorAll("form[data-load]")) send(form);
 
-// Runs: each element with data-poll is asked twice a second until its run has ended.
+// Runs: each element with data-poll is refreshed twice a second until its run has ended.
 function follow(place) {
   let shown = "";
   const timer = setInterval(async () => {
@@ -219,7 +219,7 @@ followAll(document);
 const here = document.querySelector(".steps [aria-current]"); // on narrow screens the steps scroll sideways
 here?.closest("ol").scrollTo({ left: here.offsetLeft - 40 });
 
-// Whether the studio is still there is asked every two seconds: a refusal says no at once, silence the second time.
+// The connection is checked every two seconds: a refusal counts immediately, a timeout the second time.
 const EVERY = 2000;
 let missed = 0;
 async function listen() {
@@ -236,13 +236,13 @@ async function listen() {
 }
 setTimeout(listen, EVERY);
 
-// Whoever leaves the studio, not one of its pages for another, is asked if something would be lost.
-let within = -Infinity; // when a page of the studio was last gone to
+// Leaving the studio with unsaved work asks for confirmation; moving between its pages does not.
+let within = -Infinity; // time of the last move between pages
 const goWithin = () => (within = performance.now());
 window.navigation?.addEventListener("navigate", goWithin);
 document.addEventListener("click", (event) => event.target.closest?.("a[href]") && goWithin());
 document.addEventListener("submit", goWithin);
 window.addEventListener("beforeunload", (event) => {
-  const asked = navigator.userActivation?.hasBeenActive ?? true; // else the browser does not ask, and complains
+  const asked = navigator.userActivation?.hasBeenActive ?? true; // without a user action, browsers ignore the question and log a warning
   if (asked && "unsaved" in document.body.dataset && performance.now() - within > EVERY) event.preventDefault();
 });

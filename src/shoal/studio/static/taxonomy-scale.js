@@ -6,7 +6,7 @@ function decimals(step) {
   return Math.max(0, (digits.split(".")[1] ?? "").length - Number(exponent));
 }
 
-// A label that is wider than its interval is not shown; its title and the table of levels still tell it.
+// A label that is wider than its interval is hidden; its title and the table of levels still have it.
 const fitting = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     for (const label of target.querySelectorAll(".strip text")) {
@@ -71,7 +71,7 @@ export function wireScale(root) {
     edges.splice(place, 1);
     edge.remove();
     const next = edges[place] ?? edges[place - 1];
-    if (edges[place]) next.id = id; // its number once the page is drawn anew, where the focus shall be again
+    if (edges[place]) next.id = id; // its number after the next swap, when it gets the focus again
     next.focus();
     save(true);
   }

@@ -3,7 +3,7 @@ import { announce } from "/static/studio.js";
 
 let opened = new Map(); // label path -> whether it was open, kept over swaps
 let several = false; // whether a click adds to the selection, kept over swaps
-let again = null; // label of what shall have the focus after the next swap
+let again = null; // label of the item that gets the focus after the next swap
 
 export function wireTree(root) {
   const tree = root.querySelector("[data-tree]");

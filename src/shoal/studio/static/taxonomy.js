@@ -1,4 +1,4 @@
-// The page of one taxonomy: what is in it is wired again whenever it was swapped.
+// The page of one taxonomy: its handlers are attached again after each swap.
 import { ask, notify, swap, announce } from "/static/studio.js";
 import { wireScale } from "/static/taxonomy-scale.js";
 import { wireTree } from "/static/taxonomy-tree.js";

@@ -1,4 +1,4 @@
-// Uploads a table as it is, shows how far it is, and can be cancelled. Also reads a policy file into a field.
+// Uploads a table with a progress bar and a cancel button. Also reads a policy file into a field.
 import { announce, notify, whenChosen } from "/static/studio.js";
 
 const form = document.querySelector("[data-upload]");
@@ -39,7 +39,7 @@ if (form) {
       if (request.status === 200) location.assign(JSON.parse(request.responseText).location);
       else end(request.responseText);
     };
-    request.onerror = () => end('<div class="notice problem"><p>The upload was cut off. Nothing of it was kept; choose the file again.</p></div>');
+    request.onerror = () => end('<div class="notice problem"><p>The upload was interrupted; choose the file again.</p></div>');
     request.onabort = () => {
       end("");
       announce("Upload cancelled");

@@ -1,1 +1,1 @@
-"""Taxonomies in the studio: reading, editing, checking and drawing those of a policy, without any web."""
+"""Taxonomies of a policy: reading, editing, checking and drawing them, independent of web pages."""

@@ -1,4 +1,4 @@
-"""Edits of a column's taxonomy: a new tree that loads, or a reason at a field; and trees from and to files."""
+"""Edits of a column's taxonomy, which return a valid tree or an error at a field; import and export of trees."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ EXPORTS: dict[str, Callable[[Taxonomy, Path], None]] = {"csv": to_arx_csv, "yaml
 
 
 def apply_edit(entry: ColumnTaxonomy, edit: str, fields: Fields) -> dict[str, object] | None:
-    """Return the taxonomy that an edit makes of what was typed and selected; it loads."""
+    """Return the taxonomy after an edit of the form and the selection; it is valid."""
     if edit not in EDITS:
-        raise EntryError("this page does not know that edit; reload it")
+        raise EntryError("this edit is unknown; reload the page")
     made = EDITS[edit](entry, fields)
     replace(entry, taxonomy=made).tree()
     return made
@@ -47,11 +47,11 @@ def _tree(edit: Callable[[_TreeEdit], ValueTree]) -> Callable[[ColumnTaxonomy, F
 
 @dataclass(frozen=True, slots=True)
 class _TreeEdit:
-    """An edit of a tree: what is selected, where it shall go, and the values of the data, which keep their names."""
+    """An edit of a tree: the selection, the target, and the values of the data, which keep their names."""
 
     tree: ValueTree
     nodes: tuple[int, ...]
-    loose: tuple[str, ...]  # selected values that have no place yet
+    loose: tuple[str, ...]  # selected values outside the tree
     every_loose: tuple[str, ...]
     target: int | None
     name: str
@@ -61,7 +61,7 @@ class _TreeEdit:
     def of(cls, entry: ColumnTaxonomy, fields: Fields) -> _TreeEdit:
         present = entry.present()
         if entry.kind not in TREES or present is None:
-            raise EntryError("the policy has no tree here any more; reload the page")
+            raise EntryError("the policy no longer has a tree here; reload the page")
         if present.n_leaves > MOST_IN_POLICY:
             raise EntryError(f"a tree of more than {MOST_IN_POLICY:,} values is edited as a file")
         tree = ValueTree.of(present, fixed_root=entry.kind == "groups")
@@ -78,7 +78,6 @@ class _TreeEdit:
         )
 
     def goal(self) -> int:
-        """Return where to put things: the node that was named, or the top."""
         return 0 if self.target is None else self.target
 
     def single(self) -> int:
@@ -88,11 +87,11 @@ class _TreeEdit:
 
 
 def _group(edit: _TreeEdit) -> ValueTree:
-    """Make a group of what is selected, where its first member is, or an empty one."""
+    """Make a group of the selection at the position of its first member, or an empty group."""
     above = edit.tree.parents[edit.nodes[0]] if edit.nodes and edit.nodes[0] else 0
     under = edit.target if edit.target is not None else above
     with_loose = edit.tree.place(edit.loose, 0, edit.values) if edit.loose else edit.tree
-    # Values placed last right under the top leave the numbers of all others as they are.
+    # Values added last directly below the top leave all other numbers unchanged.
     placed = range(len(edit.tree.labels), len(with_loose.labels))
     return with_loose.add_group(under, edit.name, edit.values, (*edit.nodes, *placed))
 
@@ -111,14 +110,14 @@ def _remove(edit: _TreeEdit) -> ValueTree:
     tree = edit.tree
     if not edit.nodes:
         raise EntryError("select what to delete in the tree first", "nodes")
-    for node in sorted(edit.nodes, reverse=True):  # the numbers of those before stay as they are
+    for node in sorted(edit.nodes, reverse=True):  # earlier numbers stay valid
         tree = tree.remove(node)
     return tree
 
 
 def _place(text: str, n_places: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < n_places):
-        raise EntryError("the tree is another one now; reload the page", "nodes")
+        raise EntryError("the tree has changed; reload the page", "nodes")
     return int(text)
 
 
@@ -137,7 +136,7 @@ EDITS: dict[str, Callable[[ColumnTaxonomy, Fields], dict[str, object] | None]] =
 
 
 def read_tree(name: str, content: bytes) -> Taxonomy:
-    """Read a tree from a file's bytes, by the ending of its name; a broken file is refused with the line."""
+    """Read a tree from the bytes of a file, by the ending of its name."""
     ending = Path(name).suffix.lower()
     if ending not in READERS:
         known = ", ".join(READERS)
@@ -147,7 +146,7 @@ def read_tree(name: str, content: bytes) -> Taxonomy:
     except UnicodeDecodeError as error:
         raise EntryError(f"the file is not UTF-8 (byte {error.start}); save it as UTF-8", "file") from None
     if "\0" in text:
-        raise EntryError("the file has NUL bytes; it is no text file", "file")
+        raise EntryError("the file has NUL bytes; it is not a text file", "file")
     try:
         return READERS[ending](text, name=name)
     except TaxonomyError as error:
@@ -155,7 +154,6 @@ def read_tree(name: str, content: bytes) -> Taxonomy:
 
 
 def tree_in_policy(taxonomy: Taxonomy) -> dict[str, object]:
-    """Return a tree as a policy holds it in place."""
     if taxonomy.n_leaves > MOST_IN_POLICY:
         raise EntryError(
             f"the file has {taxonomy.n_leaves:,} values, and a tree in a policy holds at most {MOST_IN_POLICY:,}; "
@@ -166,7 +164,6 @@ def tree_in_policy(taxonomy: Taxonomy) -> dict[str, object]:
 
 
 def write_tree(taxonomy: Taxonomy, ending: str) -> bytes:
-    """Return a tree as the bytes of a file: ``csv`` as ARX reads it, or nested ``yaml``."""
     if taxonomy.n_leaves > MOST_EXPORTED:
         raise EntryError(f"the tree has {taxonomy.n_leaves:,} values; files have at most {MOST_EXPORTED:,}")
     with tempfile.TemporaryDirectory() as folder:

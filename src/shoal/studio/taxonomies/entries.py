@@ -1,4 +1,4 @@
-"""The taxonomy of one column in a policy document: what a form declares, a first one of each kind, what is wrong."""
+"""The taxonomy of one column in a policy document: reading its form, and errors by field."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ _BETWEEN = re.compile(r"[\s,;]+")
 
 
 class EntryError(PolicyError):
-    """A taxonomy that cannot be taken: ``field`` is the part of the form to correct, empty if it is the whole."""
+    """An invalid taxonomy; ``field`` is the field of the form to correct, empty for the whole form."""
 
     def __init__(self, message: str, field: str = "") -> None:
-        """Keep the message and its place."""
         super().__init__(message)
         self.field = field
 
@@ -44,7 +43,7 @@ class EntryError(PolicyError):
 class ColumnTaxonomy:
     """A column that may have a taxonomy, and the folder of attached files.
 
-    ``taxonomy`` is None where the policy leaves it to the column's kind.
+    ``taxonomy`` is None if the policy declares none.
     """
 
     role: str
@@ -65,11 +64,10 @@ class ColumnTaxonomy:
         return frozenset(texts(self.column.values).to_pylist())
 
     def builder(self) -> TaxonomyBuilder | None:
-        """Return the builder that the policy declares, if it does."""
         return None if self.taxonomy is None else builder_of(self.taxonomy, self.folder)
 
     def tree(self) -> Taxonomy:
-        """Return the tree that a run would make of the column's values, missing ones aside."""
+        """Return the tree that a run would build for the column's values without missing ones."""
         values = self.column.values
         builder = self.builder()
         try:
@@ -80,7 +78,6 @@ class ColumnTaxonomy:
             raise _at_field(error, type(builder or FlatTaxonomy())) from None
 
     def present(self) -> Taxonomy | None:
-        """Return the tree of now, or None if the policy's does not load."""
         try:
             return self.tree()
         except EntryError:
@@ -90,7 +87,7 @@ class ColumnTaxonomy:
 def list_taxonomies(
     document: Mapping[str, Any], profile: Sequence[ColumnProfile], folder: Path
 ) -> dict[int, ColumnTaxonomy]:
-    """Return the quasi and sensitive columns, those of sets aside, by their places in the table."""
+    """Return the quasi and sensitive columns, without columns of sets, by position."""
     declared = document.get("attributes")
     found = {}
     for place, column in enumerate(profile):
@@ -104,7 +101,6 @@ def list_taxonomies(
 
 
 def with_taxonomy(document: Mapping[str, Any], name: str, taxonomy: Mapping[str, Any] | None) -> dict[str, object]:
-    """Return the document with another taxonomy of one column, everything else as it was."""
     entry = {key: value for key, value in document["attributes"][name].items() if key != "taxonomy"}
     if taxonomy is not None:
         entry["taxonomy"] = dict(taxonomy)
@@ -112,12 +108,12 @@ def with_taxonomy(document: Mapping[str, Any], name: str, taxonomy: Mapping[str,
 
 
 def builder_of(taxonomy: Mapping[str, Any], folder: Path) -> TaxonomyBuilder:
-    """Return the builder that a policy declares, or say what is wrong with which field of it."""
+    """Return the declared builder, or raise an error at its field."""
     ((name, parameters),) = taxonomy.items()
     if not name:
         raise EntryError("a taxonomy is one name with its parameters, such as {flat: {}}; correct it in the policy")
     if outside_names(dict(taxonomy)):
-        raise EntryError("only files that were added here can be named, without a folder", "path")
+        raise EntryError("add the file here and name it without a folder", "path")
     try:
         kind = find("shoal.taxonomies.builders", TaxonomyBuilder, str(name), what="taxonomy")
     except PolicyError as error:
@@ -135,7 +131,7 @@ def builder_of(taxonomy: Mapping[str, Any], folder: Path) -> TaxonomyBuilder:
 
 
 def _at_field(error: ShoalError, kind: type[TaxonomyBuilder]) -> EntryError:
-    """Put a message to the first field that it names, without the name of the builder in front."""
+    """Return the error at the first field that its message names, without the name of the builder."""
     text = re.sub(rf"^{kind.name}( taxonomy)?: ", "", str(error))
     named = {"edge": "edges", "width": "widths", **{field: field for field in kind.model_fields}}
     places = {field: found.start() for word, field in named.items() if (found := re.search(rf"\b{word}\b", text))}
@@ -143,7 +139,7 @@ def _at_field(error: ShoalError, kind: type[TaxonomyBuilder]) -> EntryError:
 
 
 def taxonomy_from(kind: str, fields: Fields, column: ColumnProfile) -> dict[str, object]:
-    """Return the taxonomy that a form declares, or say which field cannot be read."""
+    """Return the taxonomy in a form, or raise an error at its field."""
     typed = {name: first_value(fields, name) for name in fields}
     match kind:
         case "intervals":
@@ -160,7 +156,7 @@ def taxonomy_from(kind: str, fields: Fields, column: ColumnProfile) -> dict[str,
         case "numbers":
             found = {}
         case _:
-            raise EntryError(f"there is no form for a taxonomy of kind {kind!r}; edit it in the policy", "kind")
+            raise EntryError(f"a taxonomy of kind {kind!r} has no form; edit it in the policy", "kind")
     return {kind: found}
 
 
@@ -178,7 +174,7 @@ def _read_intervals(typed: Mapping[str, str], column: ColumnProfile) -> dict[str
     found |= {field: number(typed[field], field) for field in ("step", "origin") if typed.get(field)}
     if typed.get("open") not in (None, "", "none"):
         found["open"] = typed["open"]
-    if column.kind == "decimal":  # else an interval of whole numbers, which has no place for the others
+    if column.kind == "decimal":  # otherwise intervals cover whole numbers only
         found["min"] = float(found["min"])
     return {key: value for key, value in found.items() if value != []}
 
@@ -195,7 +191,7 @@ def _read_mask(typed: Mapping[str, str]) -> dict[str, object]:
 
 
 def number(text: str, field: str) -> Number:
-    """Read one number as it is typed: whole if it has no point.
+    """Read a number: an integer if it has no point.
 
     >>> number("18", "min"), number("0.50", "step")
     (18, 0.5)
@@ -208,7 +204,7 @@ def number(text: str, field: str) -> Number:
 
 
 def numbers(text: str, field: str) -> list[Number]:
-    """Read numbers with commas or blanks between them.
+    """Read numbers separated by commas or blanks.
 
     >>> numbers("5, 10 20", "widths")
     [5, 10, 20]

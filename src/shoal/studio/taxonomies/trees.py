@@ -1,4 +1,4 @@
-"""Trees of values: edits that return a new tree or say why they cannot be made, and a first taxonomy of each kind."""
+"""Trees of values: edits that return a new tree or raise, and a first taxonomy of each kind."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from shoal.taxonomies.scales import Categories, Numbers
 from shoal.taxonomies.tree import Taxonomy
 
 MOST_IN_POLICY = 5_000  # values of a tree that a policy holds; larger ones are files
-# In the order in which they are offered: name, what it is called, what it does to a value.
+# Name, title and description, in the order of the page.
 KINDS = (
-    ("default", "by kind", "nothing is declared: the column's kind decides"),
+    ("default", "by kind", "no declaration: the column's kind decides"),
     ("intervals", "intervals", "numbers become intervals: 37, [35, 39], [30, 39]"),
-    ("numbers", "numbers", "whole numbers become ranges wherever the method cuts"),
+    ("numbers", "numbers", "whole numbers become ranges chosen by the method"),
     ("dates", "dates", "days become months, quarters, years, decades"),
     ("mask", "masked codes", "the last characters are hidden: 47110, 4711*, 47***"),
-    ("tree", "a tree", "values become groups, and groups of groups, that you name"),
-    ("groups", "ordered groups", "a tree whose top is *, in the order you give"),
-    ("flat", "flat", "a value stays whole, joins its neighbours, or becomes *"),
+    ("tree", "a tree", "values become nested groups with your names"),
+    ("groups", "ordered groups", "a tree with the top *, in your order"),
+    ("flat", "flat", "a value stays, joins its neighbours, or becomes *"),
     ("file", "a file", "a tree from a file: ARX CSV, YAML or JSON"),
 )
 _WRONG = {
     "intervals": "intervals are for numbers, and not every value of this column is one",
     "numbers": "this kind is for whole numbers, and not every value of this column is one",
-    "dates": "not every value of this column is a date that we can read; take another kind",
+    "dates": "some values of this column are not readable dates; choose another kind",
     "mask": "masks are for codes of 2 to 12 characters, and this column has other values",
     "file": "choose the file under Import a tree",
 }
@@ -40,9 +40,9 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class ValueTree:
-    """A tree in the order in which it is read: a node before its children, children in their order, the root first.
+    """A tree in reading order: a node before its children, the root first.
 
-    ``fixed_root`` is for named groups, whose root is always ``*``.
+    ``fixed_root`` marks named groups, whose root is always ``*``.
 
     >>> tree = ValueTree(("any", "lungs", "asthma", "flu"), (-1, 0, 1, 0))
     >>> tree.document()
@@ -50,12 +50,11 @@ class ValueTree:
     """
 
     labels: tuple[str, ...]
-    parents: tuple[int, ...]  # each before its children; the root's is -1
+    parents: tuple[int, ...]  # -1 for the root
     fixed_root: bool = False
 
     @classmethod
     def of(cls, taxonomy: Taxonomy, *, fixed_root: bool = False) -> ValueTree:
-        """Take a tree over."""
         labels: list[str] = []
         parents: list[int] = []
         waiting = [(taxonomy.root, -1)]
@@ -68,7 +67,7 @@ class ValueTree:
 
     @classmethod
     def flat(cls, values: Iterable[str], *, fixed_root: bool = False) -> ValueTree:
-        """Put all values right under a root."""
+        """Return a tree with all values directly below the root."""
         listed = tuple(values)
         root = ROOT_LABEL
         while root in listed:
@@ -76,7 +75,6 @@ class ValueTree:
         return cls((root, *listed), (-1, *([0] * len(listed))), fixed_root)
 
     def children(self) -> list[list[int]]:
-        """Return the children of each node."""
         found: list[list[int]] = [[] for _ in self.labels]
         for node, parent in enumerate(self.parents):
             if parent >= 0:
@@ -87,7 +85,7 @@ class ValueTree:
         return tuple(label for label, below in zip(self.labels, self.children(), strict=True) if not below)
 
     def document(self) -> dict[str, object]:
-        """Return the tree as a policy writes it."""
+        """Return the tree in the form of a policy."""
         below = self.children()
         made: list[Any] = [{} for _ in self.labels]
         for node in range(len(self.labels) - 1, -1, -1):
@@ -101,12 +99,12 @@ class ValueTree:
         return {"groups": groups}
 
     def groups(self, values: Collection[str]) -> tuple[int, ...]:
-        """Return the nodes under which something may be put: all but the *values* of the data."""
+        """Return the nodes that may have children: all but the *values* of the data."""
         below = self.children()
         return tuple(node for node, label in enumerate(self.labels) if below[node] or label not in values)
 
     def add_group(self, under: int, name: str, values: Collection[str], members: Sequence[int] = ()) -> ValueTree:
-        """Put a new group under a node, at the place of the first of its *members*, which go into it."""
+        """Add a group below a node, at the position of the first of its *members*, which move into it."""
         text = group_name(name)
         self._check_new(text)
         self._check_target(under, values)
@@ -118,7 +116,7 @@ class ValueTree:
         return grown._renumber(grown._move(below, members, new, values))
 
     def place(self, texts: Sequence[str], under: int, values: Collection[str]) -> ValueTree:
-        """Put values of the data that have no place yet under a node."""
+        """Add values of the data that are not in the tree below a node."""
         self._check_target(under, values)
         for text in texts:
             self._check_new(text)
@@ -127,11 +125,11 @@ class ValueTree:
         return grown._renumber(grown.children())
 
     def rename(self, node: int, name: str, values: Collection[str]) -> ValueTree:
-        """Give a group another name; values of the data keep theirs."""
+        """Rename a group; values of the data keep their names."""
         if node == 0 and self.fixed_root:
             raise EntryError("the top of named groups is always *; change to a tree to name it", "name")
         if self.labels[node] in values and not self.children()[node]:
-            raise EntryError("this is a value of the data; only groups have names of yours", "name")
+            raise EntryError("this is a value of the data; only groups can be renamed", "name")
         text = group_name(name)
         if text == self.labels[node]:
             return self
@@ -141,11 +139,10 @@ class ValueTree:
         return ValueTree(tuple(labels), self.parents, self.fixed_root)
 
     def move(self, nodes: Sequence[int], under: int, values: Collection[str]) -> ValueTree:
-        """Put nodes, with all that is under them, last under another one."""
         return self._renumber(self._move(self.children(), nodes, under, values))
 
     def shift(self, node: int, steps: int) -> ValueTree:
-        """Move a node before or after its neighbours under the same parent."""
+        """Move a node among its siblings."""
         if node == 0:
             raise EntryError("the top cannot be moved", "node")
         below = self.children()
@@ -155,7 +152,7 @@ class ValueTree:
         return self._renumber(below)
 
     def remove(self, node: int) -> ValueTree:
-        """Take a node out; what is under it goes to its place."""
+        """Remove a node; its children take its place."""
         if node == 0:
             raise EntryError("the top cannot be deleted", "node")
         below = self.children()
@@ -170,7 +167,7 @@ class ValueTree:
     def _move(
         self, below: list[list[int]], nodes: Sequence[int], under: int, values: Collection[str]
     ) -> list[list[int]]:
-        """Return the children of each node after a move; what is selected with the group it is in goes with it."""
+        """Return the children of each node after a move; a selected descendant moves with its selected group."""
         self._check_target(under, values)
         if 0 in nodes:
             raise EntryError("the top cannot be moved", "target")
@@ -184,7 +181,7 @@ class ValueTree:
 
     def _check_target(self, node: int, values: Collection[str]) -> None:
         if self.labels[node] in values and not self.children()[node]:
-            raise EntryError("this is a value of the data; nothing can be put under it: choose a group", "target")
+            raise EntryError("this is a value of the data; choose a group instead", "target")
 
     def _path(self, node: int) -> list[int]:
         path = []
@@ -195,10 +192,10 @@ class ValueTree:
 
     def _check_new(self, text: str) -> None:
         if text in self.labels:
-            raise EntryError(f"{text!r} is in the tree already; every name has one place", "name")
+            raise EntryError(f"{text!r} is already in the tree; choose another name", "name")
 
     def _renumber(self, below: list[list[int]]) -> ValueTree:
-        """Return the tree that these children make, numbered in reading order."""
+        """Return the tree with these children in reading order."""
         labels: list[str] = []
         parents: list[int] = []
         waiting = [(0, -1)]
@@ -211,7 +208,6 @@ class ValueTree:
 
 
 def group_name(name: str) -> str:
-    """Return the name of a group without blanks around it."""
     text = name.strip()
     if not text:
         raise EntryError("give the group a name", "name")
@@ -221,7 +217,7 @@ def group_name(name: str) -> str:
 
 
 def start_taxonomy(kind: str, column: ColumnProfile, present: Taxonomy | None = None) -> dict[str, object] | None:
-    """Return a taxonomy of that kind, with the groups of *present* where both are trees; None for ``default``."""
+    """Return a first taxonomy of a kind, with the groups of *present* if both are trees; None for ``default``."""
     if kind == "default":
         return None
     if kind == "flat":
@@ -234,12 +230,12 @@ def start_taxonomy(kind: str, column: ColumnProfile, present: Taxonomy | None = 
         return {"numbers": {}}
     guess = guess_taxonomy_of_kind(column, kind)
     if guess is None:
-        raise EntryError(_WRONG.get(kind, f"there is no taxonomy of kind {kind!r}"), "kind")
+        raise EntryError(_WRONG.get(kind, f"unknown kind of taxonomy {kind!r}"), "kind")
     return dict(guess.choice)
 
 
 def list_offered(column: ColumnProfile, role: str) -> tuple[str, ...]:
-    """Return the kinds that can be started for a column of that role, ``file`` aside."""
+    """Return the kinds that are possible for a column of that role, except ``file``."""
     found = []
     for kind, _, _ in KINDS:
         try:
@@ -252,7 +248,7 @@ def list_offered(column: ColumnProfile, role: str) -> tuple[str, ...]:
 
 
 def sort_values(column: ColumnProfile) -> list[str]:
-    """Return the distinct values as text: numbers by size, all others by text."""
+    """Return the distinct values as text: numbers by size, otherwise by text."""
     scale = FlatTaxonomy().build(column.values).scale
     return list(scale.leaves.to_pylist()) if isinstance(scale, Categories) else []
 
@@ -274,6 +270,6 @@ def _tree(kind: str, column: ColumnProfile, present: Taxonomy | None) -> dict[st
 
 
 def _holds_all(present: Taxonomy, column: ColumnProfile) -> bool:
-    """Whether the leaves are the values themselves, so that their tree can be edited by hand."""
+    """Return whether the leaves are the values themselves, so their tree can be edited by hand."""
     endless = isinstance(present.scale, Numbers) and (present.scale.open_low or present.scale.open_high)
     return not endless and set(texts(column.values).to_pylist()) <= set(present.leaf_labels)

@@ -1,4 +1,4 @@
-"""What a page shows of a taxonomy: the records under each node, its levels, examples, and what it does not cover."""
+"""Views of a taxonomy: the records of each node, its levels, examples, and values outside it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from shoal.taxonomies.parse import decimal_numbers, texts
 from shoal.taxonomies.scales import Number, Numbers, number_text
 from shoal.taxonomies.tree import Taxonomy
 
-MOST_CHILDREN = 60  # of one node, in a tree that is only shown
+MOST_CHILDREN = 60  # of one node, in a tree that cannot be edited
 MOST_SHOWN = 1_500
 MOST_LOOSE = 200
 _EXAMPLES = 3
 MOST_BARS = 60
-MOST_EDGES = 60  # of the finest level, if they shall be moved by hand
+MOST_EDGES = 60  # of the finest level, if edges can be moved
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node as it is drawn; ``number`` is its place in reading order, ``rest`` the children that are not drawn."""
+    """A drawn node; ``number`` is its position in reading order, ``rest`` the number of children not drawn."""
 
     number: int
     label: str
@@ -41,7 +41,6 @@ class Branch:
 
     @property
     def group(self) -> bool:
-        """Whether anything is under it."""
         return bool(self.children) or self.rest > 0
 
     @property
@@ -51,7 +50,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class LevelView:
-    """One step of generalization: how many different values records have then, and the fewest records of one."""
+    """One level of generalization: the number of labels, and the smallest number of records per label."""
 
     height: int
     n_nodes: int
@@ -61,7 +60,7 @@ class LevelView:
 
 @dataclass(frozen=True, slots=True)
 class TreeView:
-    """A taxonomy with the records of a table in it."""
+    """A taxonomy with the records of a table."""
 
     taxonomy: Taxonomy
     codes: CodeArray  # (n_values,) the leaf of each value, or -1
@@ -71,7 +70,7 @@ class TreeView:
     gaps: Uncovered
 
     def levels(self) -> tuple[LevelView, ...]:
-        """Return what each level leaves of the values, the finest first."""
+        """Return the levels, finest first."""
         often = np.bincount(self.codes[self.codes >= 0], self.counts[self.codes >= 0], self.taxonomy.n_leaves)
         found = []
         for height in range(self.taxonomy.height + 1):
@@ -83,7 +82,7 @@ class TreeView:
         return tuple(found)
 
     def examples(self) -> tuple[tuple[str, ...], ...]:
-        """Return what the most frequent values may be published as: themselves, then each node above."""
+        """Return the labels of the most frequent values: the value itself, then each node above."""
         placed = np.flatnonzero(self.codes >= 0)
         often = placed[np.argsort(-self.counts[placed], kind="stable")][:_EXAMPLES]
         shown = texts(self.values.take(pa.array(often))).to_pylist()
@@ -92,27 +91,22 @@ class TreeView:
         )
 
     def loose(self) -> tuple[tuple[str, int], ...]:
-        """Return the values without a place, with their records, the most frequent first; at most some hundred."""
+        """Return the most frequent values outside the tree, with their records."""
         found = np.flatnonzero(self.codes < 0)
         found = found[np.argsort(-self.counts[found], kind="stable")][:MOST_LOOSE]
         shown = texts(self.values.take(pa.array(found))).to_pylist()
         return tuple(zip(shown, self.counts[found].tolist(), strict=True))
 
-    def whole(self) -> Branch:
-        return self._draw(most_children=self.taxonomy.n_nodes, most=self.taxonomy.n_nodes, empty=True)
-
-    def part(self) -> Branch:
-        """Return as much of the tree as one can look at: nodes that records have, from the top down."""
-        return self._draw(most_children=MOST_CHILDREN, most=MOST_SHOWN, empty=False)
-
-    def _draw(self, *, most_children: int, most: int, empty: bool) -> Branch:
+    def draw(self, *, whole: bool) -> Branch:
+        """Return the whole tree, or the part of it with records that a page can show."""
         tree = self.taxonomy
+        most_children, most = (tree.n_nodes, tree.n_nodes) if whole else (MOST_CHILDREN, MOST_SHOWN)
         shown: dict[int, list[int]] = {}
         rest: dict[int, int] = {}
         order = [tree.root]  # a node before its children
         for node in order:
             below = tree.children(node)
-            kept = [child for child in below if empty or self.records[child]]
+            kept = [child for child in below if whole or self.records[child]]
             kept = kept[: min(most_children, max(0, most - len(order)))]
             shown[node], rest[node] = kept, len(below) - len(kept)
             order += kept
@@ -145,7 +139,6 @@ class TreeView:
 
 
 def view(taxonomy: Taxonomy, column: ColumnProfile) -> TreeView:
-    """Put the counted values of a column into a tree."""
     present = column.counts[1:] > 0
     values, counts = column.values.filter(pa.array(present)), column.counts[1:][present]
     codes = taxonomy.encode(values)
@@ -157,7 +150,7 @@ def view(taxonomy: Taxonomy, column: ColumnProfile) -> TreeView:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One interval of a level, or of the histogram, by percents of the scale."""
+    """One interval of a level, or one bar of the histogram, in percent of the scale."""
 
     left: float
     width: float
@@ -166,14 +159,13 @@ class Stretch:
 
     @classmethod
     def between(cls, start: float, stop: float, ends: tuple[float, float], label: str, records: float) -> Stretch:
-        """Return what stands between two numbers of a scale."""
         left = _percent(start, *ends)
         return cls(left, _percent(stop, *ends) - left, label, int(records))
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Where intervals of the finest ``levels`` levels start, and how far it may be moved."""
+    """An edge between intervals, which is in the finest ``levels`` levels, and the limits of its moves."""
 
     value: Number
     left: float
@@ -185,8 +177,6 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class ScaleView:
-    """A scale from ``low`` to ``high``."""
-
     low: Number
     high: Number
     step: Number
@@ -205,7 +195,6 @@ class ScaleView:
 
 
 def scale_view(builder: IntervalsTaxonomy, drawn: TreeView) -> ScaleView:
-    """Draw declared intervals over the numbers of a column."""
     low, end = float(builder.min), float(builder.max) + builder.whole
     levels = levels_of(builder)
     return ScaleView(
@@ -220,7 +209,7 @@ def scale_view(builder: IntervalsTaxonomy, drawn: TreeView) -> ScaleView:
 
 
 def levels_of(builder: IntervalsTaxonomy) -> tuple[tuple[Number, ...], ...]:
-    """Return the edges of each level, finest first, of equal widths as well; levels without edges are left out."""
+    """Return the edges of each level, finest first, also for equal widths; levels without edges are omitted."""
     if builder.edges:
         return tuple(level for level in builder.edges if level)
     found = []
@@ -240,16 +229,14 @@ def levels_of(builder: IntervalsTaxonomy) -> tuple[tuple[Number, ...], ...]:
 
 
 def by_hand(builder: IntervalsTaxonomy) -> dict[str, object]:
-    """Return the same intervals with edges of their own in place of widths, so that each can be moved.
+    """Return the same intervals with edges in place of widths, so each edge can be moved.
 
     >>> by_hand(IntervalsTaxonomy(min=0, max=29, widths=(5, 10)))
     {'min': 0, 'max': 29, 'edges': [[5, 10, 15, 20, 25], [10, 20]]}
     """
     levels = [level for level in levels_of(builder) if len(level) <= MOST_EDGES]
     if not levels:
-        raise EntryError(
-            f"give widths that make at most {MOST_EDGES} edges first, so that there are some to move", "widths"
-        )
+        raise EntryError(f"first enter widths that make at most {MOST_EDGES} edges", "widths")
     kept = builder.model_dump(exclude_defaults=True, exclude={"widths", "edges"})
     if not builder.whole and builder.step is None:
         kept["step"] = builder.finest
