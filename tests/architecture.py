@@ -26,15 +26,15 @@ IRREGULAR = (
 PARTICIPLE = re.compile(rf"^_?(?:[a-z]+ed|{'|'.join(IRREGULAR)})(?:_|$)")
 NO_PARTICIPLES = re.compile(r"^_?(?:embed|need|feed|seed|speed|exceed|proceed|red|shed)(?:_|$)")
 LIMITS = {
-    "lines": 78_930,
-    "files": 369,
+    "lines": 76_900,
+    "files": 362,
     "packages and modules of shoal": 24,
-    "modules with exactly one importer": 60,
-    "lines of the verifier": 7_020,
-    "files of the verifier": 35,
+    "modules with exactly one importer": 53,
+    "lines of the verifier": 7_021,
+    "files of the verifier": 30,
     "tests of a release's form elsewhere": 0,
     "functions over 80 lines": 0,
-    "functions with more than 8 parameters": 10,
+    "functions with more than 8 parameters": 9,
     "functions named by a participle": 0,
 }
 

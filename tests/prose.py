@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LIMITS = {"guides": 3.0, "messages": 15.0, "docstrings": 21.0, "decisions": 1.0}  # the aim is 2.0
+LIMITS = {"guides": 2.8, "messages": 2.0, "docstrings": 2.0, "decisions": 2.0}
 PATTERNS = {
     "a clause for a noun": r"\bwhat(?:ever)? (?:is|was|has|no|each|the|it|they)\b",
     "things that speak": r"\b(?:tells?|told|knows|believed)\b",

@@ -72,9 +72,9 @@ def anonymize(
     strict
         Whether open high findings prevent the publication.
     sign
-        The file of a signing key; the written release then has a signed statement.
+        The file of a signing key for the statement of a written release.
     overwrite
-        Whether to replace an earlier release in *out*. Other folders are always refused.
+        Whether to replace an earlier release in *out*.
 
     Returns
     -------
@@ -83,12 +83,8 @@ def anonymize(
 
     Raises
     ------
-    InputError, PolicyError, UsageError
-        The table, the policy or an argument is faulty.
-    UnreachableError
-        No release satisfies the policy.
-    VerificationError, FindingsError
-        The verifier refused the release, or *strict* did. Nothing was published.
+    ShoalError
+        Nothing was published: an input is faulty, no release satisfies the policy, or the verifier refused it.
     """
     from shoal.release.signing import read_signing_key  # a run needs it, and the import of shoal does not
 

@@ -23,14 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shoal.core.documents import WIDTH, load_with_lines
 from shoal.core.errors import InputError, PolicyError, ShoalError, UsageError
 from shoal.core.wording import count_noun
-<<<<<<< HEAD
-from shoal.policy.drafting import WIDTH
-from shoal.policy.guessing import ColumnType
-=======
 from shoal.policy.column_types import ColumnType
-from shoal.policy.drafting import Draft
-from shoal.policy.profiling import ColumnProfile
->>>>>>> 480ce5b28ae21efa664b0af8c1eec3162a5a03b3
 from shoal.policy.reading import PolicyReader
 from shoal.sources.base import SourceOptions, file_digest
 
