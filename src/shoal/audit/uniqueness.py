@@ -9,11 +9,8 @@ over the records by their scores as sdcMicro documents it (DIS-SUDA).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from math import comb, prod
 from typing import NamedTuple, Self
@@ -200,31 +197,16 @@ class _SetCount(NamedTuple):
     alone: CodeArray  # cells of one record that the last attribute singles out, and the others do not
 
 
-def _walk_below(
-    columns: Sequence[CodedColumn], members: Members, parent: Partition, largest: int
+def _walk(
+    columns: Sequence[CodedColumn], parent: Partition, largest: int, members: Members = ()
 ) -> Iterator[_SetCount]:
-    """Yield the set *members*, whose last one is not yet in *parent*, and all sets that extend it."""
-    here = parent.split(columns[members[-1]])
-    if here.alone is not None:
-        yield _SetCount(members, here.n_classes, here.n_unique, here.alone)
-    if len(members) < largest:
-        for member in range(len(columns) - 1, members[-1], -1):
-            yield from _walk_below(columns, (*members, member), here, largest)
-
-
-def _walk(columns: Sequence[CodedColumn], whole: Partition, largest: int) -> Iterator[_SetCount]:
-    """Yield every set once, after all of its subsets."""
-
-    def walk_below(parent: Partition, members: Members) -> list[_SetCount]:
-        return list(_walk_below(columns, members, parent, largest))
-
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
-        for first in range(len(columns) - 1, -1, -1):
-            yield from _walk_below(columns, (first,), whole, 1)
-            later = range(len(columns) - 1, first, -1) if largest > 1 else ()
-            below = partial(walk_below, whole.split(columns[first]))
-            for found in pool.map(below, [(first, second) for second in later]):
-                yield from found
+    """Yield every set that extends *members*, whose groups *parent* has, after all of its own subsets."""
+    for member in range(len(columns) - 1, members[-1] if members else -1, -1):
+        here, chosen = parent.split(columns[member]), (*members, member)
+        if here.alone is not None:
+            yield _SetCount(chosen, here.n_classes, here.n_unique, here.alone)
+        if len(chosen) < largest:
+            yield from _walk(columns, here, largest, chosen)
 
 
 def search_sets(

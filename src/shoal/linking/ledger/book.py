@@ -124,7 +124,10 @@ class Ledger:
                 return None
             if limits != seen.limits:
                 self._add_limits(seen.name, limits)
-            number = self._add_entry({"population": seen.name, **draft}, packed)
+            entered = {"population": seen.name, **draft, "files": packed.files, "version": shoal.__version__}
+            number = self._add("entry", entered)
+            pieces = ((number, name, *one) for name, each in packed.pieces.items() for one in enumerate(each))
+            self._connection.executemany("INSERT INTO piece VALUES (?, ?, ?, ?)", pieces)
             for one in evaluations:
                 self._add_evaluation(seen.name, one.renumber(number))
         return self.entry(number)
@@ -170,14 +173,6 @@ class Ledger:
 
     def _add_limits(self, population: str, limits: records.Limits) -> None:
         self._add("limits", {"population": population, **asdict(limits)})
-
-    def _add_entry(self, draft: dict[str, Any], packed: records.PackedFiles) -> int:
-        number = self._add("entry", {**draft, "files": packed.files, "version": shoal.__version__})
-        pieces = [
-            (number, name, place, content) for name, each in packed.pieces.items() for place, content in enumerate(each)
-        ]
-        self._connection.executemany("INSERT INTO piece VALUES (?, ?, ?, ?)", pieces)
-        return number
 
     def _add_evaluation(self, population: str, evaluation: records.Evaluation) -> None:
         self._add("evaluation", {"population": population, **asdict(evaluation)})
