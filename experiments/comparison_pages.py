@@ -18,8 +18,7 @@ from shoal.compare.compare import compare
 from shoal.compare.result import HEADS, RISKS, Comparison, share_text
 from shoal.compare.writing import markdown_page
 from shoal.core.wording import write_kept
-from shoal.datasets.hospital import SEXES, hospital_policy, hospital_tables, stays
-from shoal.datasets.hospital_rates import INSURANCES
+from shoal.datasets.hospital import INSURANCES, SEXES, hospital_policy, hospital_tables, stays
 from shoal.datasets.uci import adult, adult_policy
 from shoal.release.release import write_text
 

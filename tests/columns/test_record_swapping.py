@@ -169,7 +169,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hierarchy": ["town", "region"]}, "must end with this column"),
     ({"hierarchy": ["area", "town"]}, "'area' is not a published attribute"),
     ({"hierarchy": ["hid", "town"]}, "'hid' is not a published attribute"),
-    ({"hierarchy": ["age", "town"]}, "changes 'age' too, which another technique changes"),
+    ({"hierarchy": ["age", "town"]}, "also changes 'age', which another technique changes"),
 ]
 
 

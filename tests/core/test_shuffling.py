@@ -88,7 +88,7 @@ def test_files_are_closed_when_the_run_is_interrupted(monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert len(shuffler._files) == 5
-    assert all(file.closed for file in shuffler._files)
+    assert all(file._file.closed for file in shuffler._files)
 
 
 def test_without_a_seed_the_order_follows_from_the_operating_system_alone(monkeypatch: pytest.MonkeyPatch) -> None:

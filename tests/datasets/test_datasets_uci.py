@@ -110,7 +110,7 @@ class TestDownload:
 
     def test_a_source_that_changed_is_refused(self, offer: Offer, cache: Path) -> None:
         offer(md5="0" * 32)
-        with pytest.raises(InputError, match=r"adult\.data is not what it was.*SHOAL_DATA"):
+        with pytest.raises(InputError, match=r"adult\.data has changed.*SHOAL_DATA"):
             adult()
         assert nothing_left(cache)
 

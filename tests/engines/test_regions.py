@@ -183,7 +183,7 @@ def test_methods_that_decide_at_once_refuse_and_say_what_helps(method: str) -> N
     diverse = [{"distinct-l-diversity": {"l": 2}}]  # slices have no classes
     asked = policy(diverse if method in ("slicing", "anatomy") else MODELS["k"], method={method: {}})
     asked["attributes"]["ward"] = {"role": "insensitive"}  # anatomy has one sensitive attribute
-    with pytest.raises(UsageError, match=f"method {method} decides .* MiB with --memory"):
+    with pytest.raises(UsageError, match=f"method {method} considers .* MiB with --memory"):
         released(people(14), asked, 1, small())
 
 

@@ -111,7 +111,7 @@ def test_one_file_differs(stays, run, change, difference) -> None:
         (b"", "stays/part-2.parquet is empty"),
         (
             b"age,ward\n1,2\n",
-            "stays/part-2.parquet is not a readable Parquet file: it breaks off, is damaged or is something else",
+            "stays/part-2.parquet is not a readable Parquet file: it is truncated, damaged or has another format",
         ),
     ],
     ids=["empty", "text"],
@@ -136,7 +136,7 @@ def test_a_page_that_is_damaged_late(stays, run, checksum) -> None:
     code, said = run(stays, "--memory", "768MiB")
     assert code == 2
     assert said in (
-        "shoal: stays/part-2.parquet is not a readable Parquet file: it breaks off, is damaged or is something else\n",
+        "shoal: stays/part-2.parquet is not a readable Parquet file: it is truncated, damaged or has another format\n",
         *(
             f"shoal: stays/part-2.parquet is damaged somewhere after row {row}; fetch it or write it again\n"
             for row in range(70_000, N_ROWS, 10_000)

@@ -57,7 +57,7 @@ def test_methods_that_add_up_records_refuse(method):
     [
         ({"sample": {"share": 0.5}}, "not a share of the people"),
         ({"privacy": [{"k-map": {"k": 2, "population": "everybody.csv"}}]}, "k-map compares with a table of records"),
-        ({"privacy": [{"t-closeness": {"t": 0.9}}]}, "distributions in which everybody has one value"),
+        ({"privacy": [{"t-closeness": {"t": 0.9}}]}, "distributions in which everyone has one value"),
     ],
 )
 def test_what_cannot_be_said_of_people_is_refused(more, reason):

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from tests.tables import cover
 
 from shoal.anonymize import anonymize
+from shoal.core.documents import flow
 from shoal.core.errors import ShoalError
 from shoal.datasets.hospital import stays
-from shoal.policy.drafting import draft_policy, flow
+from shoal.policy.drafting import draft_policy
 from shoal.policy.guessing import find_widths, round_domain
 from shoal.policy.policy import Policy
 from shoal.sources.base import SourceOptions
@@ -360,7 +361,7 @@ def test_rare_values_are_grouped_on_request(tmp_path):
     draft = draft_policy(table, group_rare=5)
     groups = {"Bonn": {}, "Ulm": {}, "other (rare)": ["Celle", "Jena", "Trier", "other"]}
     assert draft.policy["attributes"]["town"]["taxonomy"] == {"groups": groups}
-    assert "It follows the data" in " ".join(draft.text.replace("#", " ").split())
+    assert "The group follows the data" in " ".join(draft.text.replace("#", " ").split())
     assert set(runs(table, draft, tmp_path).data["town"].to_pylist()) <= {"Bonn", "Ulm", "other (rare)", "*"}
     assert draft_policy(table, group_rare=2).policy == draft_policy(table).policy  # none is as rare as that
 

@@ -88,7 +88,7 @@ def test_a_differentially_private_table_takes_neither_models_nor_changes() -> No
 
 def test_populations_and_changed_quasi_values_do_not_go_together() -> None:
     models = [{"k-map": {"k": 2, "population": "people.csv"}}]
-    assert "the technique of 'age' changes them" in refused(
+    assert "which the technique of 'age' changes" in refused(
         with_attribute("age", AGE | {"technique": NOISE}, privacy=models)
     )
 

@@ -55,20 +55,20 @@ def test_quotes_cannot_be_broken_out_of():
     asked = DatabaseTable("sqlite:///x.db", table='"a""; DROP TABLE b"')
     assert asked.relation == '"a""; DROP TABLE b"'
     assert quote_name('x"; --') == '"x""; --"'
-    with pytest.raises(UsageError, match="is no name"):
+    with pytest.raises(UsageError, match="is not a valid name"):
         DatabaseTable("sqlite:///x.db", table='a"; DROP TABLE b')
 
 
 @pytest.mark.parametrize(
     ("text", "stated"),
     [
-        (SERVER, "names no table"),
-        (f"{SERVER}#", "names no table"),
+        (SERVER, "has no table"),
+        (f"{SERVER}#", "has no table"),
         (SERVER.replace("postgresql", "mysql") + "#t", "not at mysql://"),
         (SERVER.replace("postgresql", "postgresq") + "#t", "did you mean 'postgresql'"),
         (SERVER.replace("postgresql", "mysql"), "not at mysql://"),
-        (f"{SERVER}#a..b", "is no name"),
-        ("sqlite:///#t", "names no file"),
+        (f"{SERVER}#a..b", "is not a valid name"),
+        ("sqlite:///#t", "has no file"),
     ],
 )
 def test_what_is_refused_is_not_repeated(text, stated):

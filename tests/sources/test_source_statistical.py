@@ -133,7 +133,7 @@ def test_files_that_break_off_or_are_something_else(write, tmp_path, ending):
     path = write(ending)
     whole = path.read_bytes()
     kind = "Stata" if ending == "dta" else "SPSS"
-    stated = f"people.{ending} is not a readable {kind} file: it breaks off, is damaged or is something else"
+    stated = f"people.{ending} is not a readable {kind} file: it is truncated, damaged or has another format"
     for content in (whole[:-5], whole[: len(whole) // 2], whole[:60], b"a,b\n1,2\n"):
         path.write_bytes(content)
         assert refusal(path) == stated

@@ -110,7 +110,7 @@ def test_files_that_are_something_else(write, tmp_path):
     bad = tmp_path / "bad.xlsx"
     for content in (b"a,b\n1,2\n", whole[: len(whole) // 2], b"", b"PK\x03\x04" + bytes(100)):
         bad.write_bytes(content)
-        assert refusal(bad) == "bad.xlsx is not a readable Excel file: it breaks off or is something else"
+        assert refusal(bad) == "bad.xlsx is not a readable Excel file: it is truncated or has another format"
     bad.write_bytes(bytes.fromhex("D0CF11E0A1B11AE1") + bytes(1000))
     assert "protected by a password" in refusal(bad)
 

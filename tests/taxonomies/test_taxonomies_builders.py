@@ -223,7 +223,7 @@ class TestGroupsAndTree:
             TreeTaxonomy.model_validate({"a": ["x"], "b": ["y"]}).build(NOTHING)
         with pytest.raises(TaxonomyError, match="group 'a' has no values"):
             GroupsTaxonomy.model_validate({"a": []}).build(NOTHING)
-        with pytest.raises(TaxonomyError, match="under 'a' stands one value"):
+        with pytest.raises(TaxonomyError, match="'a' has one value"):
             GroupsTaxonomy.model_validate({"a": "x"}).build(NOTHING)
 
 
@@ -286,7 +286,7 @@ class TestDates:
             DatesTaxonomy(min="2024-01-02", max="2024-01-01")
         with pytest.raises(TaxonomyError, match="reads as a date"):
             DatesTaxonomy().build(pa.array(["x"]))
-        with pytest.raises(TaxonomyError, match="nearer together"):
+        with pytest.raises(TaxonomyError, match="closer together"):
             DatesTaxonomy().build(pa.array(["0001-01-01", "9999-01-01"]))
         with pytest.raises(ValidationError, match="week"):
             DatesTaxonomy.model_validate({"levels": ["week"]})

@@ -72,13 +72,13 @@ def test_yaml_is_taken_as_it_is_written() -> None:
         ("any:\n  x: {g: [a]}\n  y: {g: [b]}\n", r"'g' has two parents, 'x' \(line 2\) and 'y' \(line 3\)"),
         ("any:\n  x: [a]\n  x: [b]\n", "'x' .*'x'.* one label"),
         ("any: &loop\n  x: *loop\n", "cycle: 'any' is its own ancestor"),
-        ("any:\n  x: &same [a]\n  y: *same\n", "under 'x' is under 'y' too"),
+        ("any:\n  x: &same [a]\n  y: *same\n", "'x' and 'y' have the same children"),
         ("any:\n  x: []\n", "line 2: the group 'x' has no values"),
-        ("any:\n  x: a\n", "line 2: under 'x' stands one value"),
-        ("any: [a\n", "no YAML"),
+        ("any:\n  x: a\n", "line 2: 'x' has one value"),
+        ("any: [a\n", "not valid YAML"),
         ("any:\n  ? [a, b]\n  : c\n", "line 2: a value must be one text"),
         ("", "empty"),
-        ("any\n", "under"),
+        ("any\n", "has one value"),
     ],
 )
 def test_yaml_that_is_no_tree_is_refused(text: str, message: str) -> None:

@@ -44,7 +44,7 @@ def test_nodes_of_ranges(uneven: Taxonomy) -> None:
     assert uneven.covering(1, 3) == 5
     lo, hi = np.array([0, 1, 1, 2, 3]), np.array([1, 2, 3, 4, 4])
     assert uneven.lowest_nodes(lo, hi).tolist() == [0, 1, 5, 6, 3]
-    with pytest.raises(ValueError, match="no range of 4 leaves"):
+    with pytest.raises(ValueError, match="not a range of 4 leaves"):
         uneven.node_of(2, 2)
 
 

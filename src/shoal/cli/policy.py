@@ -101,8 +101,8 @@ def init(
 ) -> None:
     """Write a draft policy: roles with their evidence, taxonomies, and open questions as comments."""
     with reporting(json_output):
+        from shoal.policy.column_types import TYPES
         from shoal.policy.drafting import draft_policy
-        from shoal.policy.guessing import TYPES
         from shoal.release.release import write_text, writing
 
         printed = file == Path("-")

@@ -1,1 +1,1 @@
-"""What everything stands on: array types, errors, progress, randomness, the registry, shared kernels."""
+"""Code that all other packages use: array types, errors, progress, randomness, the registry, kernels."""

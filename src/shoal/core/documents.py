@@ -1,10 +1,12 @@
-"""YAML and JSON that others wrote: read with the line of each key, or so strictly that everybody reads the same."""
+"""YAML with the line of each key or with comments, and JSON that has only one interpretation."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,20 @@ from shoal.core.errors import PolicyError
 
 Place = tuple[str | int, ...]
 
-_MOST_REPEATED = 1 << 22  # characters that aliases may add to a document; few lines of them can stand for terabytes
+_MOST_REPEATED = 1 << 22  # characters that aliases may add: a few lines of aliases can expand to terabytes
 _LONGEST_NUMBER = 100
+WIDTH = 110  # of written YAML
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Parameters(BaseModel):
-    """What a policy says of one thing: it never changes, and a key that is not known is an error."""
+    """Parameters in a policy: immutable, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loading that leaves dates as text, as the policy wrote them."""
+    """A safe loader that reads dates as text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -37,15 +40,13 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class _Lines(dict[Place, int]):
-    """The line of every key and item of a document."""
-
     def __init__(self) -> None:
         super().__init__()
         self._seen: set[int] = set()
         self._repeated = 0
 
     def count(self, node: yaml.Node) -> None:
-        """Refuse a document whose aliases repeat too much, numbers without end, and texts that no file can hold."""
+        """Raise for aliases that expand too far, huge numbers, and halves of characters."""
         text = node.value if isinstance(node, yaml.ScalarNode) else ""
         line = node.start_mark.line + 1
         if id(node) in self._seen:
@@ -60,9 +61,9 @@ class _Lines(dict[Place, int]):
 
 
 def _lines(node: yaml.Node, place: Place, lines: _Lines) -> None:
-    """Note the line of every key and item; refuse a key given twice; read keys as the text they are written as.
+    """Add the line of every key and item to *lines*, and make keys texts; raise for a repeated key.
 
-    Without that a column ``no`` would become False, and ``010`` the number 8.
+    As YAML scalars, a column ``no`` would be False, and ``010`` the number 8.
     """
     lines.count(node)
     lines[place] = node.start_mark.line + 1
@@ -83,13 +84,13 @@ def _lines(node: yaml.Node, place: Place, lines: _Lines) -> None:
 
 
 def load_with_lines(text: str, name: str) -> tuple[Any, dict[Place, int]]:
-    """Parse one YAML or JSON document; return it with the line of every key and item.
+    """Parse a YAML or JSON document; return it and the line of every key and item.
 
     >>> load_with_lines("a: 1\\nb: [x, y]", "example")[1][("b", 1)]
     2
     """
     try:
-        # Outside of texts, where JSON allows no tab, tabs are blanks to JSON but not to YAML.
+        # JSON allows tabs between tokens but not in texts; YAML does not allow them as indentation.
         loader = _Loader(text.replace("\t", " ") if name.endswith(".json") else text)
         node = loader.get_single_node()
         if node is None:
@@ -106,12 +107,12 @@ def load_with_lines(text: str, name: str) -> tuple[Any, dict[Place, int]]:
         raise PolicyError(f"{name}: not a valid policy: it contains itself, or is nested too deeply") from None
     except PolicyError as error:
         raise PolicyError(f"{name}, {error}") from None
-    except (ValueError, LookupError, AttributeError, OverflowError):  # of its constructors, such as !!int x
-        raise PolicyError(f"{name}: not valid YAML: a value is not of the kind that it is written as") from None
+    except (ValueError, LookupError, AttributeError, OverflowError):  # raised by constructors, e.g. for !!int x
+        raise PolicyError(f"{name}: not valid YAML: a value does not have the type of its tag") from None
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a small file, or raise an error that names it."""
+    """Return the text of a file; errors name it."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -124,15 +125,15 @@ def read_text(path: Path) -> str:
         raise PolicyError(f"{path} cannot be read: {error.strerror}") from None
 
 
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half a character, or the first half of a whole one
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character, or the first half of a whole one
 
 
 class AmbiguousJsonError(ValueError):
-    """It can be read in several ways; the message says why, without a value."""
+    """A document with several interpretations; the message gives the reason without a value."""
 
 
 def read_json(content: bytes | str) -> Any:
-    """Return what JSON in UTF-8 says; a key that comes twice, half a character, NaN or an infinity is a ValueError.
+    """Parse JSON in UTF-8; repeated keys, halves of characters, NaN and infinities raise a ValueError.
 
     >>> read_json('{"k": 5, "k": 1}')
     Traceback (most recent call last):
@@ -144,7 +145,7 @@ def read_json(content: bytes | str) -> Any:
     except RecursionError:
         raise AmbiguousJsonError("it is nested too deeply") from None
     if _ESCAPED_SURROGATE.search(text):
-        json.dumps(found, ensure_ascii=False).encode()  # of half a character it raises a ValueError
+        json.dumps(found, ensure_ascii=False).encode()  # half of a character raises a ValueError
     return found
 
 
@@ -162,3 +163,46 @@ def _finite(text: str) -> float:
 
 def _not_finite(_: str) -> Any:
     raise AmbiguousJsonError("it has a number that is not finite")
+
+
+def comment(text: str, indent: str, first: str = "") -> list[str]:
+    """Return the lines of a comment."""
+    return textwrap.wrap(
+        f"{first}{text}",
+        width=WIDTH,
+        initial_indent=f"{indent}# ",
+        subsequent_indent=f"{indent}#   ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def questions(asked: Iterable[str], indent: str) -> list[str]:
+    return [line for question in asked for line in comment(question, indent, first="QUESTION: ")]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts that need escapes in double quotes, on one line, and repeats equal values instead of naming them."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
+    ),
+)
+
+
+def flow(value: Any) -> str:
+    """Write a value as YAML on one line.
+
+    >>> flow({"role": "quasi", "widths": [5, 10]}), flow("no"), flow("a: b")
+    ('{role: quasi, widths: [5, 10]}', "'no'", "'a: b'")
+    """
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, width=math.inf, sort_keys=False, allow_unicode=True
+    )
+    return text.removesuffix("...\n").rstrip("\n")

@@ -1,4 +1,4 @@
-"""Everything that shoal raises on purpose.
+"""The exceptions of shoal.
 
 ::
 
@@ -9,7 +9,7 @@
     │   └── TaxonomyError      a taxonomy: two roots, a cycle, a gap
     ├── UnreachableError       exit code 3: no table can meet the requirement; says what can
     ├── VerificationError      exit code 4: the written files do not keep the promise
-    └── FindingsError          exit code 5: a strict run has high findings that nobody accepted
+    └── FindingsError          exit code 5: a strict run has high findings that the policy does not accept
 
 Messages name columns, counts, lines and keys. They never carry a record; the one exception is a
 taxonomy's gap, which may list up to five uncovered values of one column. Nor do they carry a password: what stands
@@ -32,7 +32,7 @@ _PASSWORD = re.compile(r"(password=)[^\s&#'\"]*", re.IGNORECASE)
 
 
 def without_passwords(text: str) -> str:
-    """Return a text in which addresses have neither user nor password, as they were given or made a path.
+    """Remove user and password from the addresses in a text, which may have been converted to paths.
 
     >>> without_passwords("there is no file postgresql:/ann:secret@db/clinic?password=secret")
     'there is no file postgresql:/...@db/clinic?password=...'
@@ -46,7 +46,7 @@ def without_passwords(text: str) -> str:
 
 
 class ShoalError(Exception):
-    """Base of all errors that a user can act upon."""
+    """The base of all errors that a user can correct."""
 
     exit_code: ClassVar[int] = 2
 
@@ -63,11 +63,11 @@ class InputError(ShoalError):
 
 
 class PolicyError(ShoalError):
-    """The policy contradicts itself or names what does not exist."""
+    """The policy is contradictory, or refers to something that does not exist."""
 
 
 class TaxonomyError(PolicyError):
-    """A taxonomy is not a tree, or has a gap."""
+    """A taxonomy is not a tree, or does not have all values."""
 
 
 class UnreachableError(ShoalError):
@@ -77,7 +77,7 @@ class UnreachableError(ShoalError):
 
 
 class VerificationError(ShoalError):
-    """The written files do not keep what their manifest promises."""
+    """The written files do not satisfy the guarantees of their manifest."""
 
     exit_code = 4
 
@@ -88,7 +88,6 @@ class FindingsError(ShoalError):
     exit_code = 5
 
     def __init__(self, message: str = "", findings: Iterable[Finding] = ()) -> None:
-        """Keep the findings beside the message."""
         super().__init__(message)
         self.findings = tuple(findings)
 
@@ -106,7 +105,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def locate_failure(error: BaseException) -> str:
-    """Return the kind of an error and where it was raised, for logs: its message may quote a record.
+    """Return the type of an error and the line that raised it, for logs: its message may quote a record.
 
     >>> locate_failure(ValueError("Jane Doe, flu"))
     'ValueError at an unknown place'

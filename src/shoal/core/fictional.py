@@ -1,4 +1,4 @@
-"""Public lists of common names that made-up people are called by; what is drawn from them says nothing of anybody."""
+"""Lists of common names from which the names of fictional people are drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled loops that several packages share. They release the GIL and are compiled once per machine, then cached."""
+"""Compiled loops that several packages use. They release the GIL, are compiled once per machine, and then cached."""
 
 from __future__ import annotations
 
@@ -17,34 +17,33 @@ from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, Int
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Codes = NDArray[Any]
-_SAME = 1e-12  # of the largest distance: costs closer than this are equal, whatever their sums round to
+_SAME = 1e-12  # of the largest distance; costs with a smaller difference are equal up to rounding
 _LARGEST_KEY = 2**62
-_SHORT = 16  # runs that are sorted by insertion
+_SHORT = 16  # length of runs that are sorted by insertion
 _SPREAD, _HALF, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(1)
 _FEWEST_SLOTS = 1 << 12
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _CompiledCode(FunctionCache):  # type: ignore[misc]
-    """The compiled code of a kernel on disk, which is looked for when the kernel is first called.
+    """The compiled code of a kernel on disk, which is searched when the kernel is first called.
 
-    Loading machine code needs numba's runtime only. Numba's own cache gets all of the compiler ready before it looks,
-    SciPy's linear algebra included, which takes longer than most runs. A kernel that is not there is compiled as ever.
+    Loading machine code only needs numba's runtime. Numba's own cache first prepares the whole compiler, including
+    SciPy's linear algebra, which takes longer than most runs. A kernel without cached code is compiled as usual.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the kernel's code for arguments of these types, or None."""
         if not hasattr(self, "_cache_file"):
             super().__init__(self._function)
         _find_runtime()
         try:
             code = self._load_overload(sig, target_context)
-            if code is None or code.signature.args == tuple(sig):  # two processes may have written to one file at once
+            if code is None or code.signature.args == tuple(sig):  # differs if two processes wrote the file together
                 return code
-        except (ImportError, AttributeError):  # written by another version, whose classes are elsewhere now
+        except (ImportError, AttributeError):  # written by another version
             pass
         self._cache_file.flush()
         return None
@@ -52,60 +51,60 @@ class _CompiledCode(FunctionCache):  # type: ignore[misc]
 
 @cache
 def _find_runtime() -> None:
-    """Tell machine code where numba's runtime is; what else numba makes ready with it is for its compiler alone."""
+    """Register numba's runtime functions for machine code; the rest of numba's preparation is for its compiler."""
     for name, address in nrt._nrt.c_helpers.items():  # noqa: SLF001  numba has no public way to ask
         nrt.ll.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 def kernel(function: F) -> F:
-    """Compile a function over plain arrays at its first call on this machine; later starts load it from disk."""
+    """Compile a function of plain arrays at its first call on this machine; later processes load it from disk."""
     return _compile(function)
 
 
 def inline_kernel(function: F) -> F:
-    """Compile a small function into its callers: a call would copy every array of a tuple that it is given.
+    """Compile a small function into its callers, because a call would copy the arrays of a tuple argument.
 
-    Kernels alone call it: without a wrapper for Python it is compiled in two thirds of the time.
+    Only kernels can call it: compiling is a third faster without a wrapper for Python.
     """
     return _compile(function, forceinline=True, no_cpython_wrapper=True)
 
 
 def light_kernel(function: F) -> F:
-    """Compile likewise a function that makes no arrays: references to those that it is given need not be counted."""
+    """Compile a function like :func:`inline_kernel` that makes no arrays and so needs no reference counts."""
     return _compile(function, forceinline=True, no_cpython_wrapper=True, _nrt=False)
 
 
 def _compile(function: F, **options: bool) -> F:
     dispatcher = njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
-    dispatcher._cache = _CompiledCode(function)  # noqa: SLF001  numba has no public way to choose a cache
-    dispatcher._compilation_chain_init_hook = lambda: None  # noqa: SLF001  its extensions load if it has to compile
+    dispatcher._cache = _CompiledCode(function)  # noqa: SLF001  numba has no public way to set a cache
+    dispatcher._compilation_chain_init_hook = lambda: None  # noqa: SLF001  extensions load if it has to compile
     return cast("F", dispatcher)
 
 
 @kernel
 def add_codes(key: Keys, indices: NDArray[np.int32], table: Keys) -> None:
-    """OR into each row's key the already shifted code of its dictionary index."""
+    """Add the shifted code of each row's dictionary index to its key by OR."""
     for row in range(len(key)):
         key[row] |= table[indices[row]]
 
 
 @kernel
 def find_codes(keys: Keys, shift: int, mask: int, used: BoolArray) -> None:
-    """Mark the codes that occur in one column of packed keys."""
+    """Mark the codes that occur in a column of packed keys."""
     for row in range(len(keys)):
         used[(keys[row] >> np.uint64(shift)) & np.uint64(mask)] = True
 
 
 @kernel
 def translate_codes(keys: Keys, shift: int, mask: int, table: Codes, out: Codes) -> None:
-    """Fill in the entry of *table* for each row's code in one column of packed keys."""
+    """Fill *out* with the entry of *table* for each row's code in a column of packed keys."""
     for row in range(len(keys)):
         out[row] = table[(keys[row] >> np.uint64(shift)) & np.uint64(mask)]
 
 
 @kernel
 def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints, keys: Keys, counts: Ints) -> int:
-    """Fill in the union of two ascending runs of distinct keys, counts added; return how many keys it has."""
+    """Merge two ascending runs of distinct keys, adding the counts; return the number of keys."""
     a = b = n = 0
     while a < len(keys_a) or b < len(keys_b):
         from_a = b == len(keys_b) or (a < len(keys_a) and keys_a[a] <= keys_b[b])
@@ -118,7 +117,7 @@ def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints, keys:
 
 @kernel
 def find_sorted(run: Keys, keys: Keys, starts: Ints, shift: int, found: Ints) -> None:
-    """Fill in for each key its place in the ascending run, or -1; keys that are p without *shift* bits start at p's."""
+    """Find each key's place in the ascending run, or -1; keys that equal p without *shift* bits start at starts[p]."""
     for row in range(len(keys)):
         key = keys[row]
         part = np.int64(min(key >> np.uint64(shift), np.uint64(len(starts) - 2)))
@@ -136,11 +135,11 @@ def find_sorted(run: Keys, keys: Keys, starts: Ints, shift: int, found: Ints) ->
 def draw_targets(
     cells: Ints, first: Ints, target: NDArray[np.int32], remaining: Ints, left: Ints, chance: NDArray[np.float64]
 ) -> NDArray[np.int32]:
-    """Deal rows to the targets of their cells, each of the cell's arrangements being equally likely.
+    """Assign rows to the targets of their cells; all arrangements within a cell are equally likely.
 
-    The quotas of cell c are ``target[first[c]:first[c + 1]]`` with ``remaining`` records each and ``left[c]``
-    in all; a row takes one of the remaining places at random, by its own number in [0, 1). Where a cell has more
-    rows than places, ``left`` ends below zero.
+    The quotas of cell c are ``target[first[c]:first[c + 1]]`` with ``remaining`` records each, ``left[c]`` in total. A
+    row takes one of the remaining places by its random number in [0, 1). If a cell has more rows than places, ``left``
+    becomes negative.
     """
     out = np.empty(len(cells), dtype=np.int32)
     for row in range(len(cells)):
@@ -159,7 +158,7 @@ def draw_targets(
 
 
 def group_items(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
-    """Return where each group starts in an order of items by group, and that order; group -1 is left out."""
+    """Return where each group starts in an order of the items by group, and this order, without items of group -1."""
     first, order = np.zeros(n_groups + 2, dtype=np.int64), np.empty(len(group), dtype=np.int64)
     _group_items(group, first, order)
     return first[:-1], order[: first[-1]]
@@ -172,14 +171,14 @@ def _group_items(group: NDArray[np.int32], first: Ints, order: Ints) -> None:
             first[group[item] + 2] += 1
     for number in range(2, len(first)):
         first[number] += first[number - 1]
-    for item in range(len(group)):  # where a group starts moves on to where the next one does
+    for item in range(len(group)):  # at the end, the start of each group has moved to the start of the next
         if group[item] >= 0:
             order[first[group[item] + 1]] = item
             first[group[item] + 1] += 1
 
 
 def sum_groups(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
-    """Return the records of each group; items of group -1 belong to none."""
+    """Return (n_groups,) the records of each group; items of group -1 are not counted."""
     total = np.zeros(n_groups, dtype=np.int64)
     _add_records(group, records, total)
     return total
@@ -193,13 +192,13 @@ def _add_records(group: NDArray[np.int32], records: Ints, total: Ints) -> None:
 
 
 def occurring(codes: Codes) -> Ints:
-    """Return the codes that occur, ascending; much faster than ``np.unique`` for codes of a small range."""
+    """Return the codes that occur, ascending; much faster than ``np.unique`` for small codes."""
     return np.flatnonzero(np.bincount(codes))
 
 
 @kernel
 def varying(values: Codes, cells: Codes, owner: Codes, n: int) -> NDArray[np.bool_]:
-    """Return (n,) whether the cells of each owner have several values, which are codes."""
+    """Return (n,) whether the cells of each owner have several values."""
     one, several = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.bool_)
     for item in range(len(cells)):
         own = owner[item]
@@ -211,7 +210,7 @@ def varying(values: Codes, cells: Codes, owner: Codes, n: int) -> NDArray[np.boo
 
 @kernel
 def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts: Ints) -> None:
-    """Add up the records of each value in consecutive classes, whose items are ``first[c]:first[c + 1]``."""
+    """Count the records of each value in consecutive classes with the items ``first[c]:first[c + 1]``."""
     for row in range(len(first) - 1):
         for item in range(first[row], first[row + 1]):
             counts[row, values[item]] += records[item]
@@ -219,10 +218,10 @@ def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts:
 
 @kernel
 def tally_shares(first: Ints, order: Ints, values: Codes, records: Ints, tallies: Ints, shares: FloatArray) -> int:
-    """Fill in of each value its records, the classes that have it, and its lowest and highest share in these.
+    """Find each value's records, number of classes, and lowest and highest share in these classes.
 
-    Class c has the items ``order[first[c]:first[c + 1]]``. *tallies* are (3, n_values) zeros, of which the last stay;
-    *shares* are (2, n_values) ones and zeros. Returns how many classes have records.
+    Class c has the items ``order[first[c]:first[c + 1]]``. *tallies* are (3, n_values) zeros, of which the last row is
+    restored; *shares* are (2, n_values) ones and zeros. Returns the number of classes with records.
     """
     n_filled = 0
     for c in range(len(first) - 1):
@@ -245,9 +244,9 @@ def tally_shares(first: Ints, order: Ints, values: Codes, records: Ints, tallies
 
 @kernel
 def count_likeliest(first: Ints, order: Ints, values: Codes, records: Ints, counts: Ints) -> int:
-    """Return how many records have the most frequent value of their class; *counts* are (n_values,) zeros that stay.
+    """Return the number of records with the most frequent value of their class.
 
-    Class c has the items ``order[first[c]:first[c + 1]]``.
+    Class c has the items ``order[first[c]:first[c + 1]]``. *counts* are (n_values,) zeros, which are restored.
     """
     found = 0
     for c in range(len(first) - 1):
@@ -263,12 +262,11 @@ def count_likeliest(first: Ints, order: Ints, values: Codes, records: Ints, coun
 
 @kernel
 def places_ascending(keys: AnyIntArray | FloatArray) -> IntArray:
-    """Return (n,) the places of numbers in ascending order, equal ones as they come.
+    """Return (n,) the places of numbers in ascending order; equal numbers keep their order.
 
-    NumPy's sorts are not called in compiled loops: Numba makes each of them from a function of the same name, tells
-    them apart only by a number that depends on what was compiled before, and takes one for another when several come
-    from its cache on disk. The process then crashes. One kernel of the whole package may still sort so: the verifier's,
-    which shares no code.
+    Kernels do not call NumPy's sorts. Numba makes each of them from a function of the same name and distinguishes them
+    by a number that depends on earlier compilations; when several come from its cache on disk, it may confuse them and
+    crash. Only one kernel in the package may still use one: the verifier's, which shares no code.
     """
     n = len(keys)
     values, places = keys.copy(), np.empty(n, dtype=np.int64)
@@ -302,7 +300,7 @@ def places_ascending(keys: AnyIntArray | FloatArray) -> IntArray:
 def _number_keys(
     keys: Keys, begin: int, count: int, held: Keys, slots: Codes, first: Ints, numbers: Codes
 ) -> tuple[int, int]:
-    """Number keys from *begin* on while the table has room; return where to go on, and how many keys are distinct."""
+    """Number keys from *begin* on while the table has room; return the next place and the number of distinct keys."""
     last, room = np.uint64(held.shape[0] - 1), held.shape[0] // 8 * 5
     for i in range(begin, keys.shape[0]):
         slot = keys[i] * _SPREAD
@@ -319,7 +317,7 @@ def _number_keys(
 
 
 def number_keys(keys: Keys) -> tuple[Ints, CodeArray]:
-    """Return where each distinct key is first, and (n,) the number of each key: 0, 1, 2, ... as they come.
+    """Return the first place of each distinct key, and (n,) the number of each key in order of appearance.
 
     >>> [part.tolist() for part in number_keys(np.array([7, 3, 7], dtype=np.uint64))]
     [[0, 1], [0, 1, 0]]
@@ -337,13 +335,13 @@ def number_keys(keys: Keys) -> tuple[Ints, CodeArray]:
 
 
 class Pairs(NamedTuple):
-    """Distinct pairs by their first code, then their second: those of first code v are ``start[v]:start[v + 1]``."""
+    """Distinct pairs by first code, then second; the pairs of first code v are ``start[v]:start[v + 1]``."""
 
     start: IntArray  # (n_first + 1,)
     second: CodeArray  # (n_pairs,)
     records: IntArray  # (n_pairs,)
-    begin: IntArray  # (n_pairs + 1,) where the items of each pair begin
-    order: IntArray  # (n_items,) by pairs
+    begin: IntArray  # (n_pairs + 1,) where each pair's items begin
+    order: IntArray  # (n_items,) items by pair
 
     @property
     def pair_of(self) -> IntArray:
@@ -354,7 +352,7 @@ class Pairs(NamedTuple):
 
 
 def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int, records: IntArray) -> Pairs:
-    """Count the records of items by two codes; two counting sorts, so that time is linear in items and codes.
+    """Count the records of items by two codes, in linear time by two counting sorts.
 
     >>> codes = np.array([0, 1, 0, 0], dtype=np.int32)
     >>> pairs = count_pairs(codes, 2, np.array([0, 0, 1, 1], dtype=np.int32), 2, np.array([1, 2, 3, 4]))
@@ -370,7 +368,7 @@ def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int
 
 @kernel
 def _merge_items(start: Ints, second: Codes, records: Ints) -> tuple[Ints, Codes, Ints, Ints]:
-    """Put together those of the items ``start[v]:start[v + 1]`` that share a second code, which ascends."""
+    """Merge items ``start[v]:start[v + 1]`` with equal second codes, which are ascending."""
     starts, begin, n = np.zeros_like(start), np.empty(len(second) + 1, dtype=np.int64), 0
     seconds, total = np.empty_like(second), np.zeros_like(records)
     for value in range(len(start) - 1):
@@ -386,7 +384,7 @@ def _merge_items(start: Ints, second: Codes, records: Ints) -> tuple[Ints, Codes
 
 @inline_kernel
 def place_of(ascending: CodeArray, low: int, high: int, wanted: int) -> int:
-    """Return where *wanted* is among ``ascending[low:high]``, or -1; at once if these are all codes from 0 on."""
+    """Return the place of *wanted* in ``ascending[low:high]``, or -1; immediate if these are all codes from 0 on."""
     if low + wanted < high and ascending[low + wanted] == wanted:
         return low + wanted
     end = high
@@ -400,19 +398,19 @@ def place_of(ascending: CodeArray, low: int, high: int, wanted: int) -> int:
 
 
 class Clusters(NamedTuple):
-    """Points around their medoids; every cluster has its medoid at least."""
+    """Clusters of points around medoids."""
 
     medoids: IntArray  # (k,) ascending
-    labels: CodeArray  # (n_points,) the cluster of each point, in the order of the medoids
-    cost: float  # sum of the distances of points to the medoids of their clusters
+    labels: CodeArray  # (n_points,) the cluster of each point
+    cost: float  # sum of the distances to the medoids
 
 
 def pam(distances: FloatArray, k: int) -> Clusters:
-    """Return k clusters that no swap of a medoid for another point makes cheaper.
+    """Return k clusters whose cost no swap of a medoid and another point reduces.
 
-    Kaufman and Rousseeuw, "Finding Groups in Data" (1990), chapter 2: BUILD takes one medoid after the other where it
-    lowers the cost the most, SWAP makes the best of all swaps as long as that lowers the cost. Of equally good points
-    the first is taken, so that the result depends on the distances alone; they are symmetric, with a diagonal of 0.
+    Kaufman and Rousseeuw, "Finding Groups in Data" (1990), chapter 2: BUILD adds the medoid that reduces the cost most,
+    SWAP makes the best swap as long as that reduces the cost. Of equally good points the first is chosen, so the result
+    depends only on the distances, which are symmetric with a diagonal of 0.
 
     >>> line = np.array([0.0, 1.0, 2.0, 10.0, 11.0])
     >>> found = pam(np.abs(line[:, None] - line), 2)
@@ -427,16 +425,16 @@ def pam(distances: FloatArray, k: int) -> Clusters:
         chosen[list(swap)] = ~chosen[list(swap)]
     medoids = np.flatnonzero(chosen)
     labels = np.argmin(distances[medoids], axis=0).astype(np.int32)
-    labels[medoids] = np.arange(k)  # also where another medoid is at distance 0
+    labels[medoids] = np.arange(k)  # even if another medoid is at distance 0
     return Clusters(medoids, labels, float(distances[medoids[labels], np.arange(len(distances))].sum()))
 
 
 def _build_medoids(distances: FloatArray, k: int, margin: float) -> BoolArray:
-    """Return (n_points,) whether each is one of the first k medoids."""
+    """Return (n_points,) whether BUILD chooses each point."""
     chosen = np.zeros(len(distances), dtype=np.bool_)
     nearest = np.full(len(distances), np.inf)
     for _ in range(k):
-        costs = np.minimum(nearest, distances).sum(axis=1)  # (n_points,) with each as the next medoid
+        costs = np.minimum(nearest, distances).sum(axis=1)  # (n_points,) cost with each point as next medoid
         costs[chosen] = np.inf
         best = _first_best(costs, margin)
         chosen[best] = True
@@ -445,7 +443,7 @@ def _build_medoids(distances: FloatArray, k: int, margin: float) -> BoolArray:
 
 
 def _best_swap(distances: FloatArray, chosen: BoolArray, margin: float) -> tuple[int, int] | None:
-    """Return the medoid to give up and the point to take for it, or None if no swap lowers the cost."""
+    """Return the medoid to remove and the point to add, or None if no swap reduces the cost."""
     medoids, others = np.flatnonzero(chosen), np.flatnonzero(~chosen)
     if not len(others):
         return None
@@ -456,8 +454,8 @@ def _best_swap(distances: FloatArray, chosen: BoolArray, margin: float) -> tuple
     best = _first_best(costs.reshape(-1), margin)
     if costs.flat[best] >= distances[medoids].min(axis=0).sum() - margin:
         return None
-    given_up, taken = divmod(best, len(others))
-    return int(medoids[given_up]), int(others[taken])
+    removed, added = divmod(best, len(others))
+    return int(medoids[removed]), int(others[added])
 
 
 def _first_best(costs: FloatArray, margin: float) -> int:
@@ -465,7 +463,7 @@ def _first_best(costs: FloatArray, margin: float) -> int:
 
 
 def gather_entries(start: IntArray, rows: AnyIntArray) -> tuple[IntArray, IntArray]:
-    """Return, entry by entry of the given rows, the place in *rows* and the place of the entry.
+    """Return, for each entry of the given rows, its place in *rows* and its place among all entries.
 
     >>> gather_entries(np.array([0, 2, 3]), np.array([1, 0]))
     (array([0, 1, 1]), array([2, 0, 1]))
@@ -478,20 +476,20 @@ def gather_entries(start: IntArray, rows: AnyIntArray) -> tuple[IntArray, IntArr
 
 
 def find_starts(columns: Sequence[NDArray[Any]] | NDArray[Any]) -> IntArray:
-    """Return where other rows start than the one before, given the columns of sorted rows.
+    """Return the places of rows that differ from the row before, given the columns of sorted rows.
 
     >>> find_starts([np.array([1, 1, 2, 2]), np.array([5, 5, 5, 7])]).tolist()
     [0, 2, 3]
     """
     changes = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return np.flatnonzero(np.append(True, changes))[: len(columns[0])]  # none, if there are no rows
+    return np.flatnonzero(np.append(True, changes))[: len(columns[0])]  # empty without rows
 
 
 def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
-    """Return the first of each group of rows that agree in all columns of codes, and every row's group."""
+    """Return the first row of each group of equal rows, and every row's group."""
     key = pack(columns, [int(column.max(initial=0)) + 1 for column in columns])
     if (size := int(key.max(initial=-1)) + 1) <= 4 * len(key):
-        at = np.full(size, -1, dtype=np.int64)  # the first row of each key
+        at = np.full(size, -1, dtype=np.int64)  # (size,) the first row with each key
         at[key[::-1]] = np.arange(len(key))[::-1]
         return at[at >= 0], (np.cumsum(at >= 0, dtype=np.int32) - np.int32(1))[key]
     first, number = number_keys(key.view(np.uint64))
@@ -502,7 +500,7 @@ def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
 
 
 def find_rows(known: Sequence[AnyIntArray], asked: Sequence[AnyIntArray]) -> IntArray:
-    """Return (n_asked,) the first known row that agrees with each row in all columns of codes, -1 if there is none.
+    """Return (n_asked,) the first known row that equals each row, or -1.
 
     >>> find_rows([np.array([3, 5, 3])], [np.array([3, 4])])
     array([ 0, -1])
@@ -514,7 +512,7 @@ def find_rows(known: Sequence[AnyIntArray], asked: Sequence[AnyIntArray]) -> Int
 
 
 def pack(columns: Sequence[AnyIntArray], sizes: Sequence[int]) -> IntArray:
-    """Return (n_rows,) one number per row that sorts as the columns do, the first column before the others.
+    """Return (n_rows,) numbers in the lexicographic order of the rows.
 
     >>> pack([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
     [2, 3]

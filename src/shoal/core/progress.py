@@ -1,4 +1,4 @@
-"""Progress of long steps, and what a package above provides to show things: visible where somebody looks."""
+"""Progress of long steps, and functions by which the packages above display objects."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, Protocol, TypeVar
 
 
 class Step(Protocol):
-    """One running step of a known or unknown total."""
+    """A running step, whose total may be unknown."""
 
     def advance(self, amount: int) -> None:
-        """Say that *amount* more rows or classes are done."""
+        """Report that *amount* more rows or classes are finished."""
 
 
 class Progress(Protocol):
-    """Something that shows steps; methods and engines call nothing else."""
+    """A display of steps: the interface that methods and engines use."""
 
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> AbstractContextManager[Step]:
-        """Open a step as a context manager."""
+        """Return a context manager for a step."""
 
 
 class _Nothing:
@@ -29,7 +29,7 @@ class _Nothing:
 
 
 class Silent:
-    """Shows nothing.
+    """A progress without display.
 
     >>> with Silent().step("counting", total=10) as step:
     ...     step.advance(10)
@@ -37,12 +37,11 @@ class Silent:
 
     @contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:  # noqa: ARG002
-        """Open a step that nobody sees."""
         yield _Nothing()
 
 
 def show_progress(progress: Progress | None) -> AbstractContextManager[Progress]:
-    """Give the progress of one run: the one that was asked for, else bars in a notebook, and silence elsewhere.
+    """Return *progress* or a default: bars in a notebook, and no display elsewhere.
 
     >>> with show_progress(None) as progress:
     ...     type(progress).__name__
@@ -57,19 +56,19 @@ def show_progress(progress: Progress | None) -> AbstractContextManager[Progress]
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook; nothing is loaded to find out."""
+    """Whether this process is the kernel of a notebook, without importing anything."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "ipykernel" in sys.modules and hasattr(shell, "kernel")
 
 
-PROVIDERS = ("shoal.reports.notebook", "shoal.reports.internal")  # modules that register how things are shown
+PROVIDERS = ("shoal.reports.notebook", "shoal.reports.internal")  # modules that register display functions
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _shown_by: dict[str, Callable[..., Any]] = {}
 
 
 def register(kind: str) -> Callable[[AnyFunction], AnyFunction]:
-    """Declare that a function shows what is called *kind*.
+    """Register a function as the display of objects of this *kind*.
 
     >>> @register("greeting")
     ... def greet(name):
@@ -86,7 +85,7 @@ def register(kind: str) -> Callable[[AnyFunction], AnyFunction]:
 
 
 def show(kind: str, *content: Any) -> Any:
-    """Show something by the function that is registered for its *kind*; providers are imported when first needed."""
+    """Display *content* by the function registered for *kind*, after importing the providers if necessary."""
     if kind not in _shown_by:
         for module in PROVIDERS:
             import_module(module)

@@ -38,17 +38,17 @@ GROUPS = {  # package -> its group of entry points
 
 
 def discover(package: str, base: type[T]) -> dict[str, type[T]]:
-    """Return every concrete subclass of *base* in *package* and behind its entry points, by its ``name``, sorted.
+    """Return the concrete subclasses of *base* in *package* and behind its entry points, by their sorted ``name``.
 
-    An entry point that is broken is left out with a warning.
+    Broken entry points are skipped with a warning.
     """
     return cast("dict[str, type[T]]", _discover(package, cast("Hashable", base)))
 
 
 def find(package: str, base: type[T], name: str, *, what: str) -> type[T]:
-    """Return the class of that name, or raise an error that suggests the nearest known one.
+    """Return the class of that name, or raise an error that suggests the nearest name.
 
-    The module that is called like it is looked into first, so that others need not be loaded.
+    The module with the corresponding name is searched first, which avoids loading the others.
     """
     found = _find_in_module(package, cast("Hashable", base), name)
     if found is None and name in (outside := _entry_points(package)):
@@ -64,7 +64,7 @@ def find(package: str, base: type[T], name: str, *, what: str) -> type[T]:
 
 @cache
 def _find_in_module(package: str, base: Hashable, name: str) -> type[object] | None:
-    """Return the class of that name in the module that is called like it; None if there is no such module or class."""
+    """Return the class of that name in the module with the corresponding name, or None."""
     module = name.replace("-", "_")
     home = importlib.import_module(package)
     if not module.isidentifier() or all(info.name != module for info in pkgutil.iter_modules(home.__path__)):
@@ -81,7 +81,7 @@ def _discover(package: str, base: Hashable) -> dict[str, type[object]]:
     for name, point in _entry_points(package).items():
         try:
             if name in found:
-                raise UsageError(f"{_describe(point)} has the name of one that shoal has itself")
+                raise UsageError(f"{_describe(point)} has a name that shoal uses itself")
             found[name] = _load(point, cast("type[object]", base))
         except UsageError as error:
             warnings.warn(f"{error}; it is left out", RuntimeWarning, stacklevel=3)
@@ -98,19 +98,19 @@ def _classes_in(module: ModuleType, base: Hashable) -> dict[str, type[object]]:
 
 @cache
 def _entry_points(package: str) -> dict[str, importlib.metadata.EntryPoint]:
-    """Return what other distributions add to a package, by name."""
+    """Return the entry points by which other distributions extend a package, by name."""
     group = GROUPS.get(package)
     return {} if group is None else {point.name: point for point in importlib.metadata.entry_points(group=group)}
 
 
 def _load(point: importlib.metadata.EntryPoint, base: type[object]) -> type[object]:
-    """Return the class behind an entry point, or raise an error that says what is wrong with it."""
+    """Return the class behind an entry point, or raise an error."""
     try:
         found = point.load()
-    except Exception as error:  # whatever another package does while it is loaded
+    except Exception as error:  # another package's code may raise anything
         raise UsageError(f"{_describe(point)} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (inspect.isclass(found) and _is_one(found, base)):
-        raise UsageError(f"{_describe(point)} is no {base.__name__}")
+        raise UsageError(f"{_describe(point)} is not a {base.__name__}")
     if getattr(found, "name", None) != point.name:
         raise UsageError(f"{_describe(point)} leads to a class whose name is not {point.name!r}")
     return found

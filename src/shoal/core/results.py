@@ -1,4 +1,4 @@
-"""Results as JSON has them, and findings: what a steward should know of a table beside what is promised about it."""
+"""Results as JSON, and findings: risks of a release that its guarantees do not exclude."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 Severity = Literal["high", "medium", "info"]
-UNLINKED = "unlinked"  # the finding that the ledger alone makes: a release could not be linked with earlier ones
-CLEAR, SEVERE = 0.1, 0.5  # results of attacks from which they are called so, and are medium or high findings
-LITTLE = 0.05  # a risk whose interval ends below this is none
-# the findings that only recorded attacks make, by the risk that they show
+UNLINKED = "unlinked"  # the finding of the ledger: a release could not be linked with earlier ones
+CLEAR, SEVERE = 0.1, 0.5  # from these results of attacks on, findings are medium or high
+LITTLE = 0.05  # a risk whose interval ends below this is negligible
+# findings of recorded attacks by kind of risk
 ATTACK_FINDINGS = {
     "identity": "attack-identity",
     "attribute": "attack-attribute",
@@ -20,7 +20,7 @@ SEVERITIES: tuple[Severity, ...] = ("high", "medium", "info")
 
 
 class Figures:
-    """A dataclass whose fields are its JSON, key by key.
+    """A dataclass whose fields are the keys of its JSON.
 
     >>> Finding("no-promise", "high", ("age",), "Nothing is promised.", "Add a model.").as_dict()["about"]
     ['age']
@@ -33,7 +33,7 @@ class Figures:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as JSON can hold it: results as objects, tuples as lists."""
+    """Convert a value to types of JSON: results to objects, tuples to lists."""
     if isinstance(value, Figures):
         return value.as_dict()
     if isinstance(value, tuple | list):
@@ -43,7 +43,7 @@ def as_json(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Finding(Figures):
-    """Something that no promise covers: names of columns and counts, never a record's value.
+    """A risk that no guarantee covers, described by columns and counts, never by a record's value.
 
     >>> Finding("no-promise", "high", (), "Nothing is promised.", "Add a model.").open
     True
@@ -51,11 +51,11 @@ class Finding(Figures):
 
     id: str
     severity: Severity
-    about: tuple[str, ...]  # columns; none: the table as a whole
+    about: tuple[str, ...]  # columns; empty: the whole table
     text: str
     fix: str
-    accepted: str | None = None  # the reason that the policy gives
-    share: float = 1.0  # of the people, whom it concerns
+    accepted: str | None = None  # the policy's reason for accepting it
+    share: float = 1.0  # of the people affected
 
     @property
     def open(self) -> bool:
@@ -63,7 +63,7 @@ class Finding(Figures):
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """The key that sorts findings: open ones first, then the most severe, then by the share of people."""
+        """The sort key: open findings first, then the most severe, then those about most people."""
         return not self.open, SEVERITIES.index(self.severity), -self.share, self.id, self.about
 
     @classmethod

@@ -1,6 +1,6 @@
-"""Signed statements about a release: in-toto Statements v1 that its files determine, except for the time.
+"""Signed statements about a release: in-toto Statements v1, which follow from its files except for the time.
 
-Types and fields are those of in-toto/attestation (``spec/v1/statement.md``, ``spec/predicates/svr.md`` 0.1 and
+Types and fields follow in-toto/attestation (``spec/v1/statement.md``, ``spec/predicates/svr.md`` 0.1 and
 ``test-result.md`` 0.1) and of DSSE 1.0; ``version`` and ``policy`` of the verifier are extension fields.
 """
 
@@ -20,7 +20,7 @@ from shoal.core.errors import UsageError
 from shoal.core.wording import attack_text
 
 VERIFIED, ATTACKED = "verified.dsse.json", "attacked.dsse.json"  # in the public and in the internal folder
-RECORD = "attacks.json"  # in the internal folder: the results that the second statement is about
+RECORD = "attacks.json"  # in the internal folder: the results that the second statement describes
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _TESTS = {"nothing found": 0, "clear": 1, "slight": 1, "inconclusive": 1}  # passed or warned; other verdicts fail
 
@@ -48,7 +48,7 @@ def state_verified(public: Path, manifest: Mapping[str, Any], time: str | None =
 
 
 def state_attacked(public: Path, known: Sequence[str], record: bytes) -> dict[str, Any]:
-    """Return the statement about the attacks in a *record*; if none of them found nothing, the result is no pass."""
+    """Return the statement about recorded attacks; the result is only a pass if an attack was run and found nothing."""
     found = read_json(record)
     outcomes = {attack_text(one): re.split("[:,]", one["verdict"])[0] for one in found["attacks"]}
     tests = [[name for name, word in outcomes.items() if _TESTS.get(word, 2) == place] for place in range(3)]
@@ -64,7 +64,7 @@ def state_attacked(public: Path, known: Sequence[str], record: bytes) -> dict[st
 
 
 def name_property(guarantee: Mapping[str, Any]) -> str:
-    """Return a guarantee in one line: the model, its parameters as JSON by name, and the people that it counts.
+    """Return a guarantee as one line: the model, its sorted parameters as JSON, and the people it counts.
 
     >>> name_property({"model": "t-closeness", "parameters": {"t": 0.2, "distance": "equal"}, "counts": "unit"})
     't-closeness distance="equal" t=0.2 per unit'
@@ -74,7 +74,7 @@ def name_property(guarantee: Mapping[str, Any]) -> str:
 
 
 def _state(public: Path, kind: str) -> dict[str, Any]:
-    """Return a statement without a predicate about all files in a public folder except the envelope."""
+    """Return a statement without predicate about all files of a public folder except for the envelope."""
     files = []
     for path in sorted(public.rglob("*")):
         if path.is_file() and path != public / VERIFIED:

@@ -1,4 +1,4 @@
-"""Phrases that several pages and commands share, and Markdown in which names and values can only be read."""
+"""Phrases that several pages and commands share, and Markdown that escapes names and values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def parameters_text(parameters: Mapping[str, Any]) -> str:
-    """Write parameters as people do; those without a value are left out.
+    """Write the parameters that have a value.
 
     >>> parameters_text({"l": 4.0, "attribute": None, "harmless": [], "distance": "equal"})
     'l = 4, distance = equal'
@@ -17,7 +17,7 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
 
 
 def model_text(guarantee: Mapping[str, Any]) -> str:
-    """Write the model of a guarantee, and whom it counts if that is not records.
+    """Write the model of a guarantee and, unless it counts records, the people it counts.
 
     >>> model_text({"model": "k-anonymity", "counts": "unit"})
     'k-anonymity (people, by unit)'
@@ -27,7 +27,7 @@ def model_text(guarantee: Mapping[str, Any]) -> str:
 
 
 def count_noun(count: int, one: str, several: str = "") -> str:
-    """Write a number of things.
+    """Write a number and a noun in the right form.
 
     >>> count_noun(1, "record"), count_noun(2000, "record"), count_noun(2, "class", "classes")
     ('1 record', '2,000 records', '2 classes')
@@ -54,7 +54,7 @@ def range_text(low: int, high: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as people read it; only 0 is 0%, and only 1 is 100%.
+    """Write a share as a percentage; only 0 is 0%, and only 1 is 100%.
 
     >>> percent(0.0), percent(0.07005), percent(0.00012), percent(0.99995), percent(1.0), percent(-0.25)
     ('0%', '7.0%', '0.012%', '>99.9%', '100%', '-25%')
@@ -68,7 +68,7 @@ def percent(share: float) -> str:
 
 
 def write_kept(score: float) -> str:
-    """Write a score, of 1000, as the share that is kept: everywhere that people read, 100% is as it was.
+    """Write a score from 0 to 1000 as a percentage of the original utility.
 
     >>> write_kept(729.44), write_kept(1000.0)
     ('72.9%', '100%')
@@ -77,7 +77,7 @@ def write_kept(score: float) -> str:
 
 
 def join_words(names: Sequence[str]) -> str:
-    """Write names as people do.
+    """Join names with commas and "and".
 
     >>> join_words(["a", "b", "c"]), join_words(["a"]), join_words([])
     ('a, b and c', 'a', '')
@@ -93,7 +93,7 @@ def _value(value: Any) -> str:
 
 
 def attack_text(entry: Mapping[str, Any]) -> str:
-    """Return how an attack, as ``Trials`` or ``Refusal`` writes it, is called: with the column that it finds out.
+    """Return the name of an attack in the JSON of ``Trials`` or ``Refusal``, with the column that it infers.
 
     >>> attack_text({"name": "inference", "about": "income"}), attack_text({"name": "membership"})
     ('inference: income', 'membership')
@@ -107,14 +107,14 @@ _TICKS = re.compile("`+")
 
 
 def promise_line(model: str, parameters: Mapping[str, Any], meaning: str, counts: str | None = None) -> str:
-    """Return one promise of a manifest as an item of a list; *counts* names the people that it is about."""
+    """Return a guarantee of a manifest as a Markdown list item; *counts* names the column of the people it counts."""
     counted = "" if counts is None else f", counting people (by {counts}) and not records"
     counted += ", harmless values aside" if parameters.get("harmless") else ""
     return f"- **{model}** ({words(parameters_text(parameters))}): {meaning}{counted}."
 
 
 def words(text: str) -> str:
-    """Return a name or a value as Markdown that shows it as it is: no HTML, no link, no picture.
+    """Escape a text for Markdown: no HTML, no link, no picture.
 
     >>> words("<img src=x> [a](b)"), words("age_group")
     ('&lt;img src=x> \\\\[a\\\\](b)', 'age_group')
@@ -124,7 +124,7 @@ def words(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return a name or a value as code; whatever it has of backticks, it ends where it ends.
+    """Return a text as Markdown code, which backticks in the text do not end.
 
     >>> code("[20, 30)"), code("a`b")
     ('`[20, 30)`', '`` a`b ``')
@@ -135,7 +135,7 @@ def code(text: str) -> str:
 
 
 def code_cell(text: str) -> str:
-    """Return a name or a value as code that cannot leave its cell of a table.
+    """Return a text as Markdown code in a table cell.
 
     >>> code_cell("a|b")
     '`a\\\\|b`'
@@ -144,7 +144,7 @@ def code_cell(text: str) -> str:
 
 
 def unmark(text: str) -> str:
-    """Return what a piece of Markdown that :func:`words` made shows.
+    """Undo :func:`words`.
 
     >>> unmark(words("<b> & [a|b] &lt; c*"))
     '<b> & [a|b] &lt; c*'

@@ -1,1 +1,1 @@
-"""Tables to try things on: generated hospital stays, and loaders for Adult and Nursery."""
+"""Generated hospital stays, and loaders for Adult and Nursery."""

@@ -1,29 +1,106 @@
-"""Hospital stays that nobody had: a table about people to try everything on, as long as wanted.
+"""Generated hospital stays: realistic test data about fictional people, of any length.
 
-The columns depend on each other as in life: births are women's, influenza comes in winter, farmers live in
-the country, hips break in old age. No record describes a person; ``docs/demo-data.md`` has the whole of it. Columns
-are drawn in this order: postcode, sex, age, occupation, insurance, and day of admission; then diagnosis from age, sex,
-season, weekend and the kind of work; then cost from diagnosis, age and insurance.
+The columns depend on each other as in reality: births are women's, influenza occurs in winter, farmers live in the
+country, hips break in old age. ``docs/demo-data.md`` describes the distribution. Columns are drawn in this order:
+postcode, sex, age, occupation, insurance and day of admission; then diagnosis from age, sex, season, weekend and kind
+of work; then cost from diagnosis, age and insurance.
 """
 
 from __future__ import annotations
 
+import csv
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from importlib import resources
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import yaml
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError
-from shoal.datasets import hospital_rates as rates
+from shoal.sources.base import even_batches
 
-BLOCK = 50_000  # rows drawn from one generator, whatever the size of the batches
-MOST_ROWS = 10**10  # as many as there are patient numbers
+Exposure = Literal["none", "manual", "contact", "seated"]
+EXPOSURES: tuple[Exposure, ...] = ("none", "manual", "contact", "seated")
+Character = Literal["city", "industry", "country", "capital"]
+CHARACTERS: tuple[Character, ...] = ("city", "industry", "country", "capital")
+Knots = tuple[tuple[float, ...], tuple[float, ...]]  # ages and heights, with straight lines between them
+WORKING: Knots = ((15, 17, 20, 26, 56, 61, 64, 67, 72, 80), (0, 0.15, 0.6, 1, 1, 0.85, 0.5, 0.12, 0.03, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The frequency of a diagnosis by circumstances, and the cost of a stay: a row of ``diagnoses.csv``."""
+
+    name: str
+    weight: float
+    ages: str  # a key of AGE_PROFILES
+    cost: int  # the median of a stay
+    women: float = 1.0
+    men: float = 1.0
+    winter: float = 1.0
+    summer: float = 1.0
+    weekend: float = 1.0  # below one if admissions are planned
+    exposed: Exposure = "none"  # the kind of work that causes it more often
+    excess: float = 1.0  # its frequency with that work
+
+
+@dataclass(frozen=True, slots=True)
+class Occupation:
+    """The frequency of an occupation by circumstances, and its consequences."""
+
+    name: str
+    weight: float
+    insurance: str = "employee"  # a key of INSURANCE_CHANCES
+    exposure: Exposure = "none"
+    women: float = 1.0
+    men: float = 1.0
+    start: int = 0  # the lowest age
+    ages: Knots = WORKING
+    where: Character | None = None  # the kind of region in which it is more frequent
+    excess: float = 1.0  # its frequency there
+
+
+def _read(name: str) -> str:
+    return resources.files("shoal.datasets").joinpath(name).read_text("utf-8")
+
+
+def _read_diagnoses() -> dict[str, dict[str, tuple[Diagnosis, ...]]]:
+    """Return the diagnoses by chapter and group, in the order of the table; empty cells have the default."""
+    row_type = TypeAdapter(Diagnosis)
+    chapters: dict[str, dict[str, tuple[Diagnosis, ...]]] = {}
+    for row in csv.DictReader(_read("diagnoses.csv").splitlines()):
+        groups, group = chapters.setdefault(row.pop("chapter"), {}), row.pop("group")
+        diagnosis = row_type.validate_python({name: cell for name, cell in row.items() if cell})
+        groups[group] = (*groups.get(group, ()), diagnosis)
+    return chapters
+
+
+_RATES: dict[str, Any] = yaml.safe_load(_read("hospital.yaml"))
+AGE_PROFILES: dict[str, Knots] = _RATES["age_profiles"]
+REGIONS: dict[str, Character] = _RATES["regions"]
+ADMISSIONS: Knots = _RATES["admissions"]
+ADMISSIONS_FOR_BIRTH: Knots = _RATES["admissions_for_birth"]
+LEANING_TO_AGE: dict[Character, float] = _RATES["leaning_to_age"]
+INSURANCES: tuple[str, ...] = tuple(_RATES["insurances"])
+INSURANCE_PRICES: tuple[float, ...] = tuple(_RATES["insurance_prices"])
+INSURANCE_CHANCES: dict[str, tuple[float, ...]] = _RATES["insurance_chances"]
+PRIVATE_BY_AGE: tuple[float, ...] = tuple(_RATES["private_by_age"])
+OCCUPATIONS = TypeAdapter(dict[str, tuple[Occupation, ...]]).validate_python(_RATES["occupations"])
+ALL_OCCUPATIONS: tuple[Occupation, ...] = tuple(member for members in OCCUPATIONS.values() for member in members)
+DIAGNOSES = _read_diagnoses()
+ALL_DIAGNOSES: tuple[Diagnosis, ...] = tuple(
+    diagnosis for groups in DIAGNOSES.values() for members in groups.values() for diagnosis in members
+)
+
+BLOCK = 50_000  # rows drawn from one generator, independent of the batch size
+MOST_ROWS = 10**10  # the number of possible patient numbers
 LARGEST_BATCH = 10**8  # the text of patient numbers must stay below 2 GiB
 SPREAD = 0.45  # standard deviation of the logarithm of costs around their median
 HALF = 10**5  # a patient number is two halves of five digits
@@ -51,16 +128,16 @@ AGES = np.arange(OLDEST + 1)
 SEASONS = ("winter", "spring", "summer", "autumn")
 
 WEEKDAYS = (1.18, 1.15, 1.08, 1.06, 1.0, 0.66, 0.62)  # Monday first
-STEEPNESS = 1.5  # of the weights of diagnoses: a few fill the house, many are rare
+STEEPNESS = 1.5  # exponent of the diagnoses' weights: a few are frequent, many are rare
 QUIET_DAYS = ("01-01", "12-24", "12-25", "12-26", "12-31")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chances:
-    """One distribution over the same values per context, drawn from in constant time a row.
+    """One distribution of the same values per context; drawing takes constant time per row.
 
-    A value of weight zero is never drawn. Walker's alias method: every column of a context holds at most two
-    values, so one uniform number picks the column and, by what is left of it, one of the two.
+    Values of weight zero are never drawn. In Walker's alias method every column of a context has at most two values:
+    a uniform number selects the column and then one of its values.
 
     >>> fair = Chances.of(np.array([[1.0, 1.0], [0.0, 5.0]]))
     >>> fair.draw(np.array([0.1, 0.9, 0.1, 0.9]), np.array([0, 0, 1, 1]))
@@ -68,19 +145,19 @@ class Chances:
     """
 
     n_values: int
-    keep: NDArray[np.float32]  # (n_contexts * n_values,) below this the column's own value is drawn
-    other: CodeArray  # (n_contexts * n_values,) the value that is drawn otherwise
+    keep: NDArray[np.float32]  # (n_contexts * n_values,) probability of the column's own value
+    other: CodeArray  # (n_contexts * n_values,) the column's other value
 
     @classmethod
     def of(cls, weights: FloatArray) -> Chances:
-        """Build from (n_contexts, n_values) weights that need not sum to one."""
+        """Build from (n_contexts, n_values) weights with any sums."""
         n_contexts, n_values = weights.shape
         rows = np.arange(n_contexts)
         mass = weights * (n_values / weights.sum(axis=1, keepdims=True))  # mean 1 in every row
         waiting = np.ones(mass.shape, dtype=bool)
         keep = np.ones(mass.shape, dtype=np.float32)
         other = np.zeros(mass.shape, dtype=np.int32)
-        for _ in range(n_values):  # settles the scantest column of every context, filled up by the fullest
+        for _ in range(n_values):  # fills the emptiest column of every context from the fullest one
             scant = np.where(waiting, mass, np.inf).argmin(axis=1)
             full = np.where(waiting, mass, -np.inf).argmax(axis=1)
             keep[rows, scant] = mass[rows, scant]
@@ -90,7 +167,7 @@ class Chances:
         return cls(n_values, keep.ravel(), other.ravel())
 
     def draw(self, uniform: FloatArray, context: AnyIntArray | int = 0) -> CodeArray:
-        """Return (n_rows,) a value for each uniform number in [0, 1) under its row's context."""
+        """Return (n_rows,) the value for each uniform number in [0, 1) and its context."""
         scaled = uniform * self.n_values
         column = scaled.astype(np.int32)
         place = context * self.n_values + column
@@ -99,7 +176,7 @@ class Chances:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HospitalTables:
-    """The joint distribution that stays are drawn from; contexts are mixed-radix numbers of the codes they name."""
+    """The joint distribution of stays; contexts are mixed-radix numbers of the codes in the comments."""
 
     postcodes: tuple[str, ...]
     postcode: Chances
@@ -119,7 +196,6 @@ class HospitalTables:
 
 @cache
 def hospital_tables() -> HospitalTables:
-    """Return the one set of tables; it depends on nothing but this package."""
     postcodes, weights, character = _postcodes()
     days = np.arange(FIRST_DAY, LAST_DAY + 1)
     weekday = (days.astype(np.int64) + 3) % 7  # the first of January 1970 was a Thursday
@@ -133,29 +209,29 @@ def hospital_tables() -> HospitalTables:
         occupation=Chances.of(_occupation_weights()),
         insurance=Chances.of(_insurance_weights()),
         stage=np.searchsorted((30, 50), AGES, side="right").astype(np.int32),
-        exposure=np.array([rates.EXPOSURES.index(job.exposure) for job in rates.ALL_OCCUPATIONS], dtype=np.int32),
+        exposure=np.array([EXPOSURES.index(job.exposure) for job in ALL_OCCUPATIONS], dtype=np.int32),
         day=Chances.of(_day_weights(days, weekday)[np.newaxis, :]),
         season=(month % 12 // 3).astype(np.int32),
         weekend=(weekday >= 5).astype(np.int32),
         band=band.astype(np.int32),
         diagnosis=Chances.of(_diagnosis_weights(band)),
-        log_cost=np.log([diagnosis.cost for diagnosis in rates.ALL_DIAGNOSES]),
+        log_cost=np.log([diagnosis.cost for diagnosis in ALL_DIAGNOSES]),
     )
 
 
 def _postcodes() -> tuple[tuple[str, ...], FloatArray, CodeArray]:
-    """Return sorted postcodes with Zipf-like weights, within a region and between regions."""
+    """Return sorted postcodes with Zipf-like weights within and between regions, and the kinds of their regions."""
     rows: list[tuple[str, float, int]] = []
-    for rank, (prefix, kind) in enumerate(rates.REGIONS.items()):
+    for rank, (prefix, kind) in enumerate(REGIONS.items()):
         size = 150 - 5 * rank
         places = np.arange(size)
         weights = (places + 4.0) ** -0.9
         weights /= weights.sum() * (rank + 2) ** 0.8
-        suffixes = (places * 37 + rank * 113) % 1000  # 37 is prime to 1000, so they differ
+        suffixes = (places * 37 + rank * 113) % 1000  # all different, because 37 is prime to 1000
         rows += zip(
             (f"{prefix}{suffix:03d}" for suffix in suffixes),
             weights.tolist(),
-            [rates.CHARACTERS.index(kind)] * size,
+            [CHARACTERS.index(kind)] * size,
             strict=True,
         )
     texts, shares, kinds = zip(*sorted(rows), strict=True)
@@ -163,30 +239,30 @@ def _postcodes() -> tuple[tuple[str, ...], FloatArray, CodeArray]:
 
 
 def _age_weights() -> FloatArray:
-    admissions = np.interp(AGES, *rates.ADMISSIONS)
-    births = np.interp(AGES, *rates.ADMISSIONS_FOR_BIRTH)
-    # The oldest are women: their survival reaches further.
+    admissions = np.interp(AGES, *ADMISSIONS)
+    births = np.interp(AGES, *ADMISSIONS_FOR_BIRTH)
+    # Women live longer.
     by_sex = np.stack([admissions * (0.85 + 0.3 * (AGES / 90) ** 4) + births, admissions])
-    leaning = np.array([rates.LEANING_TO_AGE[kind] for kind in rates.CHARACTERS])
+    leaning = np.array([LEANING_TO_AGE[kind] for kind in CHARACTERS])
     lean = leaning[:, np.newaxis] ** (AGES / 100)  # (n_characters, n_ages)
     return (lean[:, np.newaxis, :] * by_sex).reshape(-1, AGES.size)
 
 
 def _occupation_weights() -> FloatArray:
-    weights = np.empty((len(rates.CHARACTERS), len(SEXES), AGES.size, len(rates.ALL_OCCUPATIONS)))
-    for column, job in enumerate(rates.ALL_OCCUPATIONS):
+    weights = np.empty((len(CHARACTERS), len(SEXES), AGES.size, len(ALL_OCCUPATIONS)))
+    for column, job in enumerate(ALL_OCCUPATIONS):
         ages = np.interp(AGES, *job.ages) * (job.start <= AGES) * job.weight
         sexes = np.array([job.women, job.men]) / (job.women + job.men)
-        regions = np.array([job.excess if kind == job.where else 1.0 for kind in rates.CHARACTERS])
+        regions = np.array([job.excess if kind == job.where else 1.0 for kind in CHARACTERS])
         weights[..., column] = regions[:, None, None] * sexes[None, :, None] * ages
-    return weights.reshape(-1, len(rates.ALL_OCCUPATIONS))
+    return weights.reshape(-1, len(ALL_OCCUPATIONS))
 
 
 def _insurance_weights() -> FloatArray:
-    by_job = np.array([rates.INSURANCE_CHANCES[job.insurance] for job in rates.ALL_OCCUPATIONS])
-    stages = np.ones((len(rates.PRIVATE_BY_AGE), len(rates.INSURANCES)))
-    stages[:, rates.INSURANCES.index("private")] = rates.PRIVATE_BY_AGE
-    return (by_job[:, np.newaxis, :] * stages).reshape(-1, len(rates.INSURANCES))
+    by_job = np.array([INSURANCE_CHANCES[job.insurance] for job in ALL_OCCUPATIONS])
+    stages = np.ones((len(PRIVATE_BY_AGE), len(INSURANCES)))
+    stages[:, INSURANCES.index("private")] = PRIVATE_BY_AGE
+    return (by_job[:, np.newaxis, :] * stages).reshape(-1, len(INSURANCES))
 
 
 def _day_weights(days: np.typing.NDArray[np.datetime64], weekday: np.typing.NDArray[np.int64]) -> FloatArray:
@@ -201,14 +277,14 @@ def _day_weights(days: np.typing.NDArray[np.datetime64], weekday: np.typing.NDAr
 def _diagnosis_weights(band: np.typing.NDArray[np.int64]) -> FloatArray:
     n_bands = int(band[-1]) + 1
     middles = np.array([AGES[band == number].mean() for number in range(n_bands)])
-    profiles = {name: np.interp(middles, *knots) for name, knots in rates.AGE_PROFILES.items()}
-    shape = (n_bands, len(SEXES), len(SEASONS), 2, len(rates.EXPOSURES), len(rates.ALL_DIAGNOSES))
+    profiles = {name: np.interp(middles, *knots) for name, knots in AGE_PROFILES.items()}
+    shape = (n_bands, len(SEXES), len(SEASONS), 2, len(EXPOSURES), len(ALL_DIAGNOSES))
     weights = np.empty(shape)
-    for column, diagnosis in enumerate(rates.ALL_DIAGNOSES):
+    for column, diagnosis in enumerate(ALL_DIAGNOSES):
         sexes = np.array([diagnosis.women, diagnosis.men]) / (diagnosis.women + diagnosis.men)
         seasons = np.array([diagnosis.winter, 1.0, diagnosis.summer, 1.0])
         weekends = np.array([1.0, diagnosis.weekend])
-        works = np.array([diagnosis.excess if kind == diagnosis.exposed else 1.0 for kind in rates.EXPOSURES])
+        works = np.array([diagnosis.excess if kind == diagnosis.exposed else 1.0 for kind in EXPOSURES])
         ages = diagnosis.weight**STEEPNESS * profiles[diagnosis.ages]
         weights[..., column] = (
             ages[:, None, None, None, None]
@@ -217,14 +293,14 @@ def _diagnosis_weights(band: np.typing.NDArray[np.int64]) -> FloatArray:
             * weekends[None, None, None, :, None]
             * works
         )
-    return weights.reshape(-1, len(rates.ALL_DIAGNOSES))
+    return weights.reshape(-1, len(ALL_DIAGNOSES))
 
 
 def stays(n: int, *, seed: int | None = None, batch: int = 500_000, missing: float = 0.01) -> Iterator[pa.RecordBatch]:
-    """Yield *n* stays, one a patient, in batches of *batch* rows; memory is bounded by one batch.
+    """Yield *n* stays of different patients in batches of *batch* rows; memory is bounded by one batch.
 
-    The same seed gives the same rows for every batch size, and fewer rows are the beginning of more. Without
-    a seed every call differs. *missing* is the share of stays without an occupation.
+    With a seed the rows do not depend on the batch size, and fewer rows are the beginning of more. *missing* is the
+    share of stays without an occupation.
 
     >>> first = next(stays(1000, seed=1))
     >>> first.num_rows, first.schema.names[:4]
@@ -244,16 +320,16 @@ def stays(n: int, *, seed: int | None = None, batch: int = 500_000, missing: flo
 
 
 def diagnosis_tree() -> dict[str, dict[str, list[str]]]:
-    """Return chapters of groups of diagnoses: a ``tree`` taxonomy but for its root."""
+    """Return the chapters and groups of diagnoses: a ``tree`` taxonomy without its root."""
     return {
         chapter: {group: [diagnosis.name for diagnosis in members] for group, members in groups.items()}
-        for chapter, groups in rates.DIAGNOSES.items()
+        for chapter, groups in DIAGNOSES.items()
     }
 
 
 def occupation_tree() -> dict[str, list[str]]:
-    """Return groups of occupations: a ``tree`` taxonomy but for its root."""
-    return {group: [job.name for job in members] for group, members in rates.OCCUPATIONS.items()}
+    """Return the groups of occupations: a ``tree`` taxonomy without its root."""
+    return {group: [job.name for job in members] for group, members in OCCUPATIONS.items()}
 
 
 def hospital_policy(*, k: int = 10, l: float = 4) -> dict[str, Any]:
@@ -265,7 +341,7 @@ def hospital_policy(*, k: int = 10, l: float = 4) -> dict[str, Any]:
     return {
         "attributes": {
             "patient": {"role": "identifier"},
-            # Integer domains include their maximum: 0 to 119 is cut evenly by every width.
+            # Integer domains include the maximum: all widths divide the 120 ages from 0 to 119.
             "age": {
                 "role": "quasi",
                 "taxonomy": {"intervals": {"min": 0, "max": 119, "widths": [5, 10, 20, 40]}},
@@ -290,15 +366,8 @@ def hospital_policy(*, k: int = 10, l: float = 4) -> dict[str, Any]:
 
 def _batches(n: int, entropy: int, batch: int, missing: float) -> Iterator[pa.RecordBatch]:
     rounds = _generator(entropy, 0).integers(0, HALF, size=(4, HALF))
-    waiting: list[pa.RecordBatch] = []
-    for start in range(0, n, BLOCK):
-        waiting.append(_block(entropy, start, rounds, missing).slice(0, n - start))
-        n_drawn = min(start + BLOCK, n)
-        if n_drawn == n or sum(part.num_rows for part in waiting) >= batch:
-            rows = pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
-            n_whole = rows.num_rows if n_drawn == n else rows.num_rows // batch * batch
-            yield from (rows.slice(first, batch) for first in range(0, n_whole, batch))
-            waiting = [rows.slice(n_whole)]
+    blocks = (_block(entropy, start, rounds, missing).slice(0, n - start) for start in range(0, n, BLOCK))
+    return even_batches(blocks, SCHEMA, batch)
 
 
 def _generator(entropy: int, *key: int) -> np.random.Generator:
@@ -306,7 +375,7 @@ def _generator(entropy: int, *key: int) -> np.random.Generator:
 
 
 def _block(entropy: int, start: int, rounds: AnyIntArray, missing: float) -> pa.RecordBatch:
-    """Return the BLOCK stays from row *start* on, drawn by a generator of their own."""
+    """Return BLOCK stays from row *start* on, drawn by their own generator."""
     chances = hospital_tables()
     generator = _generator(entropy, 1, start // BLOCK)
     uniform = generator.random((8, BLOCK))
@@ -316,13 +385,13 @@ def _block(entropy: int, start: int, rounds: AnyIntArray, missing: float) -> pa.
     home = character * len(SEXES) + sex
     age = chances.age.draw(uniform[2], home)
     occupation = chances.occupation.draw(uniform[3], home * (OLDEST + 1) + age)
-    insurance = chances.insurance.draw(uniform[4], occupation * len(rates.PRIVATE_BY_AGE) + chances.stage.take(age))
+    insurance = chances.insurance.draw(uniform[4], occupation * len(PRIVATE_BY_AGE) + chances.stage.take(age))
     day = chances.day.draw(uniform[5])
     moment = (chances.band.take(age) * len(SEXES) + sex) * len(SEASONS) + chances.season.take(day)
-    moment = (moment * 2 + chances.weekend.take(day)) * len(rates.EXPOSURES) + chances.exposure.take(occupation)
+    moment = (moment * 2 + chances.weekend.take(day)) * len(EXPOSURES) + chances.exposure.take(occupation)
     diagnosis = chances.diagnosis.draw(uniform[6], moment)
     logarithm = chances.log_cost.take(diagnosis) + generator.normal(0, SPREAD, BLOCK)
-    cost = np.exp(logarithm) * (0.85 + 0.005 * age) * np.take(rates.INSURANCE_PRICES, insurance)
+    cost = np.exp(logarithm) * (0.85 + 0.005 * age) * np.take(INSURANCE_PRICES, insurance)
 
     return pa.RecordBatch.from_arrays(
         [
@@ -331,9 +400,9 @@ def _block(entropy: int, start: int, rounds: AnyIntArray, missing: float) -> pa.
             _dictionary(sex, SEXES),
             _dictionary(postcode, chances.postcodes),
             pa.array(day + FIRST_DAY.astype(np.int32)).cast(pa.date32()),
-            _dictionary(occupation, [job.name for job in rates.ALL_OCCUPATIONS], uniform[7] < missing),
-            _dictionary(insurance, rates.INSURANCES),
-            _dictionary(diagnosis, [illness.name for illness in rates.ALL_DIAGNOSES]),
+            _dictionary(occupation, [job.name for job in ALL_OCCUPATIONS], uniform[7] < missing),
+            _dictionary(insurance, INSURANCES),
+            _dictionary(diagnosis, [illness.name for illness in ALL_DIAGNOSES]),
             pa.array(cost.round(2)),
         ],
         schema=SCHEMA,
@@ -345,9 +414,9 @@ def _dictionary(codes: CodeArray, values: Sequence[str], absent: BoolArray | Non
 
 
 def _patients(rows: AnyIntArray, rounds: AnyIntArray) -> Any:
-    """Return a patient number for each row: all different, in no order.
+    """Return (n_rows,) distinct patient numbers in random order.
 
-    A Feistel network permutes the pairs of halves whatever its round functions are, here random tables.
+    A Feistel network is a permutation for any round functions; here they are random tables.
     """
     left, right = np.divmod(rows, HALF)
     for table in rounds:
@@ -363,6 +432,6 @@ def _patients(rows: AnyIntArray, rounds: AnyIntArray) -> Any:
 
 @cache
 def _figures() -> NDArray[np.uint8]:
-    """Return (HALF, 5) the five digits of every half, as characters."""
+    """Return (HALF, 5) the digits of every half of a number, as characters."""
     digits = np.arange(HALF)[:, np.newaxis] // 10 ** np.arange(4, -1, -1) % 10
     return (digits + ord("0")).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Hospital stays as files of any length, and two hospitals that share patients (``docs/two-hospitals.md``)."""
+"""Hospital stays as files, and two hospitals with common patients (``docs/two-hospitals.md``)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def write_stays(
     *,
     missing: float = 0.01,
 ) -> Path:
-    """Write *n* stays to a ``.parquet``, ``.csv`` or ``.csv.gz`` file, which appears only when complete.
+    """Write *n* stays to a ``.parquet``, ``.csv`` or ``.csv.gz`` file, which is replaced when the new one is complete.
 
-    A file of that name is replaced. The rows are those of :func:`~shoal.datasets.hospital.stays`.
+    The rows come from :func:`~shoal.datasets.hospital.stays`.
     """
     target = Path(path)
     suffix = next((known for known in FORMATS if target.name.endswith(known)), None)
     if suffix is None:
-        raise UsageError(f"cannot tell the format of {target.name!r}; end it in one of {', '.join(FORMATS)}")
+        raise UsageError(f"the name {target.name!r} has no known ending; end it in one of {', '.join(FORMATS)}")
     batches = stays(n, seed=seed, missing=missing)
     try:
         with (
@@ -63,7 +63,7 @@ def _parquet(path: Path) -> Iterator[Sink]:
 
 @contextmanager
 def _csv(path: Path, schema: pa.Schema = SCHEMA, *, packed: bool = False) -> Iterator[Sink]:
-    # No value holds a comma or a quotation mark, so nothing is quoted; pyarrow would quote the header.
+    # No value needs quotes, and pyarrow would quote the header.
     options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
     with gzip.open(path, "wb", compresslevel=5) if packed else path.open("wb") as stream:
         stream.write((",".join(schema.names) + "\n").encode())
@@ -81,16 +81,15 @@ FORMATS: dict[str, Callable[[Path], AbstractContextManager[Sink]]] = {
 def write_two_hospitals(
     folder: str | Path, *, seed: int | None = None, past: int = 20_000, rows: int = 4_000, shared: int = 1_000
 ) -> Path:
-    """Write ``north/``, ``south/`` and ``shared.csv`` into a folder: generated stays, independent of each other.
+    """Write independently generated stays of two hospitals to the folders ``north`` and ``south``.
 
-    Each hospital has *past* stays of earlier years in ``past.csv`` and *rows* of this year in ``stays.csv``; *shared*
-    patients of this year, listed in ``shared.csv``, were in both with the same diagnosis. Files of these names are
-    replaced.
+    Each hospital has *past* stays of earlier years in ``past.csv`` and *rows* of this year in ``stays.csv``. *shared*
+    patients of this year, listed in ``shared.csv``, were in both with the same diagnosis. Existing files are replaced.
     """
     if not 1 <= shared <= rows:
         raise UsageError(f"the shared patients must be from 1 to {rows:,}, as many as a hospital has, not {shared:,}")
     if past < 1:
-        raise UsageError(f"each hospital needs at least one stay of the past, not {past:,}")
+        raise UsageError(f"each hospital needs at least one past stay, not {past:,}")
     table = _simplify(pa.Table.from_batches(stays(2 * (past + rows) - shared, seed=seed, missing=0)))
     now = table.slice(2 * past)
     parts = {
@@ -113,7 +112,7 @@ def write_two_hospitals(
 
 
 def _simplify(table: pa.Table) -> pa.Table:
-    """Keep four columns: the age, the sex, the first digit of the postcode, and the chapter of the diagnosis."""
+    """Select the age, the sex, the first digit of the postcode, and the chapter of the diagnosis."""
     chapters = {
         name: chapter for chapter, groups in diagnosis_tree().items() for names in groups.values() for name in names
     }

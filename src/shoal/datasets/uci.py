@@ -1,7 +1,7 @@
-"""Adult and Nursery of the UCI Machine Learning Repository: the tables that the field measures itself on.
+"""Adult and Nursery of the UCI Machine Learning Repository, the usual benchmark tables of the field.
 
 Both are published under CC BY 4.0: Becker and Kohavi (1996), doi:10.24432/C5XW20, and Rajkovic (1997),
-doi:10.24432/C5P88W. They come from a folder of one's own, the cache, or their publisher, always by checksum.
+doi:10.24432/C5P88W. They are read from a folder, the cache, or the publisher, and their checksums are verified.
 """
 
 from __future__ import annotations
@@ -27,25 +27,12 @@ from shoal.core.errors import InputError, UsageError, did_you_mean
 
 Folder = str | os.PathLike[str]
 
-LONGEST = 64 * 2**20  # bytes; no file of ours comes near
-PATIENCE = 30  # seconds without a byte
+LONGEST = 64 * 2**20  # bytes; much more than any of these files has
+PATIENCE = 30  # seconds to wait for data
 REPOSITORY = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 ADULT_COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "salary-class",
+    *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship"),
+    *("race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "salary-class"),
 )
 ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 ADULT_QUASI = ("age", "workclass", "education", "marital-status", "race", "sex")
@@ -53,19 +40,19 @@ ADULT_QUASI = ("age", "workclass", "education", "marital-status", "race", "sex")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A public table, known by the digest of its normalised text."""
+    """A public table, identified by the digest of its normalized text."""
 
     title: str
-    file: str  # the name in a folder; the text is packed if it ends in .gz
+    file: str  # name in a folder; packed if it ends in .gz
     columns: tuple[str, ...]
-    sources: Mapping[str, str | None]  # addresses at the publisher, and the MD5 of each file where it is known
-    sha256: str  # of the normalised text, unpacked
+    sources: Mapping[str, str | None]  # addresses of the publisher's files, with their MD5 if it is known
+    sha256: str  # of the normalized text, unpacked
 
     def text(self, folder: Folder | None = None) -> bytes:
-        """Return the normalised text, of which every byte is as expected.
+        """Return the normalized text after verifying its digest.
 
-        Looked for in *folder*, else in the folder that ``SHOAL_DATA`` names, else in the cache, else
-        downloaded into the cache. A cached file that does not fit its checksum is removed.
+        It is read from *folder* if that is given, otherwise from the folder in ``SHOAL_DATA``, from the cache, or from
+        the publisher, whose files are cached. A cached file with a wrong digest is removed.
         """
         if folder is not None:
             return self._check(self._unpack(Path(folder) / self.file), str(folder))
@@ -99,7 +86,7 @@ class Origin:
         return text
 
     def _download(self, target: Path) -> None:
-        """Put the normalised table at *target*, whole and checked, or leave nothing there."""
+        """Download, normalize and verify the table, and write it to *target*."""
         parts = [",".join(self.columns).encode() + b"\n"]
         for address, md5 in self.sources.items():
             try:
@@ -109,7 +96,7 @@ class Origin:
                 raise InputError(f"cannot download {address}: {reason}; {self._remedy}") from error
             received = hashlib.md5(part, usedforsecurity=False).hexdigest()
             if md5 is not None and received != md5:
-                raise InputError(f"{address} is not what it was: its MD5 is {received}, expected {md5}; {self._remedy}")
+                raise InputError(f"{address} has changed: its MD5 is {received}, expected {md5}; {self._remedy}")
             parts.append(plain_lines(part))
         text = self._check(b"".join(parts), "its publisher")
         try:
@@ -125,13 +112,13 @@ class Origin:
 
 
 def data_folder() -> Path | None:
-    """Return the folder that ``SHOAL_DATA`` names, if it does."""
+    """Return the folder in the variable ``SHOAL_DATA``, if it is set."""
     given = os.environ.get("SHOAL_DATA")
     return Path(given) if given else None
 
 
 def fetch(address: str) -> bytes:
-    """Return the body behind an HTTP(S) address, whole; the only function here that uses the network."""
+    """Download an HTTP(S) address; no other function of this module uses the network."""
     if not address.startswith(("https://", "http://")):
         raise ValueError(f"not a web address: {address}")
     with urllib.request.urlopen(address, timeout=PATIENCE) as answer:  # noqa: S310 (scheme is checked above)
@@ -145,7 +132,7 @@ def fetch(address: str) -> bytes:
 
 
 def plain_lines(text: bytes) -> bytes:
-    """Drop comment lines and empty lines, blanks around values, and the full stops that end lines of Adult's test file.
+    """Remove comments, empty lines, blanks around values, and the full stops at the ends of lines in Adult's test file.
 
     >>> plain_lines(b"|note\\n39, State-gov\\n\\n50,  Private. \\n")
     b'39,State-gov\\n50,Private\\n'
@@ -159,13 +146,13 @@ def plain_lines(text: bytes) -> bytes:
 
 @contextmanager
 def replace_file(target: Path) -> Iterator[Path]:
-    """Give a path to write to; it becomes *target* at the end, or vanishes on any exception."""
+    """Yield a path for writing, which replaces *target* at the end or is removed after an exception."""
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         yield partial
         partial.replace(target)
     finally:
-        with suppress(OSError):  # it was moved, or never came to be
+        with suppress(OSError):  # the file was moved or never created
             partial.unlink()
 
 
@@ -189,28 +176,28 @@ NURSERY = Origin(
 
 
 def adult(folder: Folder | None = None, *, complete: bool = True, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return Adult: 48,842 people of the census of 1994, of which 45,222 have no missing value.
+    """Return Adult: 48,842 people of the census of 1994, of whom 45,222 have no missing value in all 15 columns.
 
-    *complete* keeps the latter only, judged by all 15 columns; otherwise missing values are null. *columns*
-    selects, in the order given, as many as a policy declares. See :meth:`Origin.text` for where it is found.
+    *complete* selects the latter; otherwise missing values are null. *columns* selects columns in the given order. See
+    :meth:`Origin.text` for the location of the file.
     """
     table = _table(ADULT.text(folder), ADULT_NUMBERS)
     return _select(table.drop_null() if complete else table, columns, ADULT.title)
 
 
 def nursery(folder: Folder | None = None, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return Nursery: 12,960 applications, every combination of eight attributes once, and their class."""
+    """Return Nursery: 12,960 applications, one for each combination of eight attributes, with their class."""
     return _select(_table(NURSERY.text(folder), ()), columns, NURSERY.title)
 
 
 def adult_hierarchy(attribute: str, folder: Folder | None = None) -> Path:
-    """Return the ARX-style taxonomy file of an attribute of Adult, in *folder* or that of ``SHOAL_DATA``.
+    """Return the ARX taxonomy file of an attribute of Adult, in *folder* or the folder in ``SHOAL_DATA``.
 
-    They are not downloaded: the folder holds them as ``hierarchies/adult/<attribute>.csv``.
+    The files ``hierarchies/adult/<attribute>.csv`` are not downloaded.
     """
     home = Path(folder) if folder is not None else data_folder()
     if home is None:
-        raise InputError("the taxonomy files of Adult are not at hand: name their folder in SHOAL_DATA")
+        raise InputError("the taxonomy files of Adult are not available: set SHOAL_DATA to their folder")
     hierarchies = home / "hierarchies" / "adult"
     path = hierarchies / f"{attribute}.csv"
     if not path.is_file():
@@ -220,7 +207,7 @@ def adult_hierarchy(attribute: str, folder: Folder | None = None) -> Path:
     return path.absolute()
 
 
-# Numbers need no file. The published age hierarchy is not used: its label 15-19 stands for 16 to 20.
+# Numbers need no file. The published age hierarchy is not used because its label 15-19 means 16 to 20.
 _ADULT_INTERVALS: dict[str, dict[str, Any]] = {
     "age": {"min": 0, "max": 99, "widths": [5, 10, 20]},
     "education-num": {"min": 1, "max": 16, "widths": [2, 4, 8]},
@@ -234,16 +221,19 @@ def adult_policy(
     privacy: Sequence[Mapping[str, Any]] | None = None,
     folder: Folder | None = None,
 ) -> dict[str, Any]:
-    """Return a policy for the complete rows of Adult with just these columns; nothing is withheld.
+    """Return a policy for the complete rows of Adult with these columns.
 
-    Without *privacy* it asks for 10-anonymity and entropy 4-diversity. The table that fits is
+    By default it requires 10-anonymity and entropy 4-diversity. The table that fits is
     ``adult(columns=list(policy["attributes"]))``.
     """
     _check_columns([*quasi, sensitive], ADULT_COLUMNS, ADULT.title)
-    attributes = {name: {"role": "quasi", "taxonomy": _adult_taxonomy(name, folder)} for name in quasi}
-    if sensitive in attributes:
-        raise UsageError(f"{sensitive!r} cannot be quasi and sensitive at once")
-    attributes[sensitive] = {"role": "sensitive", "taxonomy": _adult_taxonomy(sensitive, folder)}
+    if sensitive in quasi:
+        raise UsageError(f"{sensitive!r} cannot be both quasi and sensitive")
+    attributes: dict[str, dict[str, Any]] = {}
+    for name in (*quasi, sensitive):
+        given = _ADULT_INTERVALS.get(name)
+        taxonomy = {"file": str(adult_hierarchy(name, folder))} if given is None else {"intervals": dict(given)}
+        attributes[name] = {"role": "quasi" if name in quasi else "sensitive", "taxonomy": taxonomy}
     asked = privacy or ({"k-anonymity": {"k": 10}}, {"entropy-l-diversity": {"l": 4}})
     return {
         "attributes": attributes,
@@ -252,12 +242,6 @@ def adult_policy(
         "missing": "category",
         "max_withheld": 0,
     }
-
-
-def _adult_taxonomy(attribute: str, folder: Folder | None) -> dict[str, Any]:
-    if attribute in _ADULT_INTERVALS:
-        return {"intervals": dict(_ADULT_INTERVALS[attribute])}
-    return {"file": str(adult_hierarchy(attribute, folder))}
 
 
 def _table(text: bytes, numbers: Sequence[str]) -> pa.Table:

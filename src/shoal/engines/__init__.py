@@ -1,1 +1,1 @@
-"""Engines count rows into cells and apply plans to rows: on this machine, by regions of a large table, or on Spark."""
+"""Engines, which count and rewrite rows: on one machine, by regions of large tables, and on Spark."""

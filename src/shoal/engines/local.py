@@ -1,8 +1,7 @@
-"""The local engine: Arrow record batches, packed keys, a thread for each core.
+"""The local engine: Arrow record batches, packed keys, and a thread per core.
 
-Reading, factoring and sorting overlap: while one batch is being read, earlier ones are factored and sorted in
-other threads. Dictionaries grow in the order of batches, whatever thread comes first, so the same source gives
-the same cells in the same order.
+While one batch is read, other threads encode and sort earlier ones. Dictionaries grow in the order of the batches,
+whatever thread is first, so the same source gives the same cells in the same order.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ R = TypeVar("R")
 
 
 def release_memory() -> None:
-    """Give memory that is free back to the system: what Arrow keeps of it, and what the C library does, if it can."""
+    """Return the free memory of Arrow and, if possible, of the C library to the system."""
     pa.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError, TypeError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
@@ -111,18 +110,18 @@ class LocalEngine:
         return None
 
     def count(self, source: Source, columns: Sequence[str], progress: Progress) -> CountedCells:
-        """Reduce the source to the distinct combinations of *columns*."""
+        """Return the distinct combinations of *columns* and their records."""
         counted, _ = self._count(source, columns, progress, None)
         return counted
 
     def look(
         self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning
     ) -> CountedCells | SampledCells:
-        """Count the source, or count a sample of it where that has more cells than there may be."""
+        """Count the source, or only a sample of it if the source has too many cells."""
         counted, n_rows = self._count(source, columns, progress, thinning)
         if not thinning.sampling:
             return counted
-        release_memory()  # what batches took is needed elsewhere now
+        release_memory()
         sizes = [dictionary.size for dictionary in counted.dictionaries]
         return SampledCells.of(counted, thinning.share, thinning.all_tallies(sizes), n_rows)
 
@@ -152,7 +151,7 @@ class LocalEngine:
                         thinning.tally(column, codes, rows)
                     wanted = some_rows(factors, thinning.draw(factors))
                 sorting.add(wanted, tables, layout, keep=self.threads)
-                # What is still being sorted may be too much: wait for it, so that threads do not decide when to thin.
+                # Waiting for the sorting makes the moment of thinning independent of the threads.
                 if thinning is not None and thinning.overflows(sorting.n_bound):
                     thinning.thin(sorting.finish(), layout, sizes)
             if not n_rows:
@@ -163,7 +162,7 @@ class LocalEngine:
     def locate(
         self, source: Source, counted: CountedCells, carried: Sequence[str], progress: Progress
     ) -> Iterator[LocatedBatch]:
-        """Read the source again; yield its batches, in their order, with the cell of every row."""
+        """Read the source again; yield its batches in their order with the cell of every row."""
 
         def locate_batch(batch: pa.RecordBatch) -> LocatedBatch:
             cells = counted.run.find(_keys(batch, counted))
@@ -184,7 +183,7 @@ class LocalEngine:
         progress: Progress,
         work: Callable[[pa.RecordBatch, KeyArray], R],
     ) -> Iterator[R]:
-        """Read the source again; yield what *work*, run in any thread, makes of each batch and its keys, in order."""
+        """Read the source again; yield, in order, the results of *work* on each batch and its keys."""
 
         def on_batch(batch: pa.RecordBatch) -> tuple[R, int]:
             return work(batch.select(list(carried)), _keys(batch, looked.sample)), batch.num_rows
@@ -206,6 +205,6 @@ def _batches(source: Source, counted: CountedCells, carried: Sequence[str]) -> I
 
 
 def _keys(batch: pa.RecordBatch, counted: CountedCells) -> KeyArray:
-    """Return (n_words, n_rows) the keys of rows by the dictionaries and the layout of what was counted."""
+    """Return (n_words, n_rows) the keys of rows in the dictionaries and the layout of the counted cells."""
     factors = factor_batch(batch.select(list(counted.columns)))
     return pack_keys(factors, look_up(counted.dictionaries, factors, counted.columns), counted.layout)

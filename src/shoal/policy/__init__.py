@@ -1,1 +1,1 @@
-"""What the data holder wants: roles, taxonomies, techniques, privacy models, method."""
+"""Policies: reading, checking and drafting them, and binding them to a table."""

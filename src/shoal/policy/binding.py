@@ -1,4 +1,4 @@
-"""Models meet the attributes that they are on: requirements on the cells of a table, or of a region of it."""
+"""Binding models to attributes: requirements on the cells of a table or of a region."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from shoal.taxonomies.parse import texts
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combinations:
-    """The combinations of several sensitive attributes' leaves that occur in the whole table."""
+    """The combinations of sensitive attributes' leaves that occur in the whole table."""
 
-    place: CodeArray  # (product of all leaves,) among those that occur, -1 for the others; the last attribute first
+    place: CodeArray  # (product of n_leaves,) numbers of the occurring combinations, -1 for others
     records: IntArray  # (n_occurring,)
     n_leaves: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeTable:
-    """What all records together have, where only those of one region are looked at."""
+    """Facts about the whole table that a region's requirements need."""
 
     n_records: int
     values: Mapping[str, IntArray]  # (n_leaves,) records of each value of a sensitive attribute
     joint: Mapping[tuple[str, ...], Combinations]
 
     def joint_codes(self, names: tuple[str, ...], leaves: Sequence[AnyIntArray]) -> tuple[CodeArray, int]:
-        """Return the codes of the combinations of several columns, the same in all regions, and how many there are."""
+        """Return the codes of the combinations of columns, which are the same in all regions, and their number."""
         known = self.joint[names]
         return known.place[pack(leaves, known.n_leaves)], len(known.records)
 
@@ -51,11 +51,16 @@ def bind_models(
     whole: WholeTable | None = None,
     units: Mapping[str, AnyIntArray] | None = None,
 ) -> tuple[Requirement, ...]:
-    """Bind models to cells, whose last columns are the sensitive attributes.
+    """Bind models to cells whose last columns are the sensitive attributes.
 
-    *people* are the populations' records of each cell; *seen* are all values of the table, and *whole* is what it has
-    of them, where the cells are not all of it. *units* are the persons or households of the cells, by the policy's key:
-    then every model is about these people, and not about records.
+    Parameters
+    ----------
+    people
+        The records of each cell in each population.
+    seen, whole
+        All values of the table; the counts of the whole table if the cells belong to a region.
+    units
+        The people of the cells by the policy's key, person or household. Models then count people, not records.
     """
     return tuple(
         counting
@@ -71,7 +76,7 @@ def bind_true_values(
     cells: Cells,
     changed: Mapping[str, tuple[Attribute, AnyIntArray]],
 ) -> tuple[Requirement, ...]:
-    """Bind models of values to *changed* attributes as they were before techniques, which no label may stand for."""
+    """Bind value models to *changed* attributes as they were before techniques; such values have no labels."""
     quasi = cells.codes[: len(cells.codes) - len(sensitive)]
     published = zip(sensitive, cells.codes[len(quasi) :], strict=True)
     true = [changed.get(attribute.name, (attribute, codes)) for attribute, codes in published]
@@ -86,13 +91,13 @@ def bind_true_values(
 
 
 def _by_people(requirement: Requirement, units: Mapping[str, AnyIntArray]) -> list[Requirement]:
-    """Return the requirement once for each way to count people; one that is about records if there is none."""
+    """Return the requirement for each way of counting people, or the requirement on records if there is none."""
     found = []
     for key, person in units.items():
         people = People.of(person, requirement.values)
         if requirement.model.one_value_each and people.some_have_several_values:
             raise PolicyError(
-                f"{requirement.model.subject} compares distributions in which everybody has one value, and by {key!r} "
+                f"{requirement.model.subject} compares distributions in which everyone has one value, and by {key!r} "
                 f"some have several; take one record of each with sample: {{one_per: {key}}}, or ask for a model that "
                 "bounds shares, such as beta-likeness"
             )
@@ -108,7 +113,7 @@ def bind_model(
     people: Mapping[str, IntArray],
     whole: WholeTable | None,
 ) -> list[Requirement]:
-    """Bind a model to its attribute, to the combination of several, or to every sensitive attribute."""
+    """Bind a model to its attribute, to a combination of attributes, or to every sensitive attribute."""
     if not isinstance(model, PopulationModel | ValueModel):
         return [Requirement(model, number)]
     if isinstance(model, PopulationModel):
@@ -139,7 +144,7 @@ def bind_model(
 
 
 def _in_whole(requirement: Requirement, whole: WholeTable | None) -> Requirement:
-    """Tell a requirement on a region's cells what the whole table has."""
+    """Add the counts of the whole table to a requirement on a region's cells."""
     if whole is None:
         return requirement
     names = requirement.model.attributes
@@ -150,7 +155,7 @@ def _in_whole(requirement: Requirement, whole: WholeTable | None) -> Requirement
 
 
 def _look_up_weights(requirement: Requirement, seen: SeenValues, sensitive: tuple[Attribute, ...]) -> Requirement:
-    """Look up the adversary's weights; a value of the table without one, or one of an unknown value, is refused."""
+    """Look up the adversary's weights; raise if a value has no weight or a weight has no value."""
     given: Mapping[str, float] | None = getattr(requirement.model, "weights", None)
     if given is None:
         return requirement
@@ -163,7 +168,7 @@ def _look_up_weights(requirement: Requirement, seen: SeenValues, sensitive: tupl
     if without:
         raise PolicyError(
             f"{requirement.model.subject}: {len(without)} of {len(spelled)} values of {attribute.name!r} have no "
-            f"weight ({_some(without)}); give each value of the column one, 0 for those that an adversary rules out"
+            f"weight ({_some(without)}); give each value of the column one, 0 for values that an adversary rules out"
         )
     known = {*spelled, *(attribute.taxonomy.leaf_labels if attribute.taxonomy.declared else ())}
     foreign = [text for text in given if text not in known]

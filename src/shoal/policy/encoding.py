@@ -1,4 +1,4 @@
-"""From counted cells to a problem: dictionary codes become leaves of taxonomies, models meet their attributes."""
+"""Encoding counted cells as a problem: codes become leaves of taxonomies, and models are bound to attributes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from shoal.columns.sampling import refuse_nobody
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.dictionaries import fold_texts
+from shoal.core.dictionaries import fold_texts, split_values
 from shoal.core.errors import InputError, PolicyError, ShoalError, TaxonomyError, did_you_mean
 from shoal.plan.cells import Cells
 from shoal.plan.counted import CountedCells, SeenValues
@@ -28,16 +28,16 @@ from shoal.taxonomies.fitting import default_builder, find_uncovered
 from shoal.taxonomies.parse import days, decimal_numbers
 from shoal.taxonomies.tree import Taxonomy
 
-_ANY_TREE = replace(from_parents([str(n) for n in range(300)], range(-1, 299)), declared=False)  # of unknown values
+_ANY_TREE = replace(from_parents([str(n) for n in range(300)], range(-1, 299)), declared=False)  # for unknown values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
-    """A problem, and how its cells relate to the counted ones."""
+    """A problem and the relation of its cells to the counted cells."""
 
     problem: Problem
-    kept: IntArray | None  # (n_cells,) places among the counted cells; None: all of them, in order
-    n_dropped: int  # records left out because a value is missing
+    kept: IntArray | None  # (n_cells,) their places among the counted cells; None: all cells in the same order
+    n_dropped: int  # records that are left out because of missing values
 
 
 def check_columns(policy: Policy, source: Source) -> None:
@@ -57,23 +57,23 @@ def check_columns(policy: Policy, source: Source) -> None:
 
 
 def open_populations(policy: Policy) -> dict[str, Source]:
-    """Open every population table that a model of the policy names, by the name the policy gives it."""
+    """Open the population tables of the models, by their names in the policy."""
     paths = {str(path) for model in policy.privacy if (path := getattr(model, "population", None)) is not None}
     return {path: open_source(policy.folder / path, policy.source) for path in sorted(paths)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A quasi or sensitive attribute, and where its values stand in its taxonomy."""
+    """A quasi or sensitive attribute, and the leaf of each of its values."""
 
     attribute: Attribute
-    leaf: AnyIntArray  # (n_codes,) of each dictionary code
-    one_to_one: bool  # whether no two values have the same leaf
+    leaf: AnyIntArray  # (n_codes,)
+    one_to_one: bool  # whether all values have different leaves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """A box of leaves to which the records that are encoded belong, and no others of the whole table."""
+    """A box of leaves that contains exactly the encoded records of the whole table."""
 
     lo: CodeArray  # (n_quasi,)
     hi: CodeArray  # (n_quasi,)
@@ -82,14 +82,14 @@ class Region:
 
 
 def outline_problem(policy: Policy) -> Problem:
-    """Return the problem as far as it is known before there are records; trees of the data have one value."""
+    """Return the problem without records; taxonomies that depend on the data are replaced by placeholders."""
     attributes = []
     for name in (*policy.names("quasi"), *policy.names("sensitive")):
         builder, tree = policy.attributes[name].taxonomy, _ANY_TREE
         try:
             tree = tree if builder is None else _taxonomy(policy, name, pa.array([], pa.string()), [])
         except TaxonomyError:
-            if isinstance(builder, FileTaxonomy | GroupsTaxonomy | TreeTaxonomy):  # others may need the values
+            if isinstance(builder, FileTaxonomy | GroupsTaxonomy | TreeTaxonomy):  # other builders may need values
                 raise
         attributes.append(Attribute(name, tree))
     n_quasi, one = len(policy.names("quasi")), np.ones(1, dtype=np.int64)
@@ -101,16 +101,16 @@ def outline_problem(policy: Policy) -> Problem:
 
 
 def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> Encoding:
-    """Build taxonomies from what was counted and the policy, and bind the models to the cells."""
+    """Build the taxonomies and bind the models to the counted cells."""
     return encode_cells(counted, policy, make_trees(counted, policy, populations), populations)
 
 
 def make_trees(
     seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells] | None = None
 ) -> tuple[Tree, ...]:
-    """Make the trees of the quasi attributes and of the sensitive ones from the values of records that are not dropped.
+    """Build the trees of the quasi attributes, the sensitive attributes and the columns of true values, in this order.
 
-    Columns of true values follow them. Of a table larger than memory the values of dropped records count too.
+    They depend on the values of the records that are not dropped or, for a table larger than memory, of all records.
     """
     names = (*policy.names("quasi"), *policy.names("sensitive"))
     if policy.missing == "drop" and isinstance(seen, CountedCells):
@@ -125,7 +125,7 @@ def encode_cells(
     populations: Mapping[str, CountedCells] | None = None,
     region: Region | None = None,
 ) -> Encoding:
-    """Look the counted cells up in trees that are there already, and bind the models to them."""
+    """Encode the counted cells by these trees, and bind the models to them."""
     populations = populations or {}
     n_quasi, n_own = len(policy.names("quasi")), len(trees) - len(policy.true_values)
     trees, true = trees[:n_own], trees[n_own:]
@@ -135,7 +135,7 @@ def encode_cells(
     counts = counted.run.counts[which]
     columns = [counted.columns.index(name) for name in names]
     leaves = tuple(counted.translate(column, tree.leaf)[which] for column, tree in zip(columns, trees, strict=True))
-    values = tuple(  # codes that differ wherever source values do
+    values = tuple(  # codes that are different for different source values
         leaf if tree.one_to_one else counted.codes(column)[which]
         for column, tree, leaf in zip(columns, trees, leaves, strict=True)
     )
@@ -168,7 +168,7 @@ def encode_cells(
 
 
 def _complete_cells(counted: CountedCells, names: Sequence[str]) -> IntArray | None:
-    """Return the counted cells without a missing value of these columns; None if that is all of them."""
+    """Return the cells without missing values in these columns; None if all cells are."""
     complete = np.ones(len(counted.run.counts), dtype=np.bool_)
     for name in names:
         complete &= counted.codes(counted.columns.index(name)) != 0
@@ -178,7 +178,7 @@ def _complete_cells(counted: CountedCells, names: Sequence[str]) -> IntArray | N
 
 
 def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells], name: str) -> Tree:
-    """Make the tree of an attribute and look its values up there."""
+    """Build the tree of an attribute and find the leaves of its values."""
     column = seen.columns.index(name)
     values, used = seen.in_use(column)
     if not len(values):
@@ -186,7 +186,7 @@ def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCel
     others = [people.in_use(people.columns.index(name)) for people in populations.values() if name in people.columns]
     taxonomy = _taxonomy(policy, name, values, [found for found, _ in others])
     _check_leaves(policy, name, taxonomy, seen, values)
-    hidden = policy.method.draws_rows  # whether values are missing must not show in the domain then
+    hidden = policy.method.draws_rows  # then the domain must not reveal whether values are missing
     has_missing = (bool(used[0]) or hidden) and (policy.missing != "drop" or name in policy.true_values)
     if has_missing or any(codes[0] for _, codes in others):
         taxonomy = taxonomy.with_missing()
@@ -201,17 +201,17 @@ def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCel
 
 
 def _merge_spellings(leaf: CodeArray, values: pa.Array | None, used: BoolArray) -> CodeArray:
-    """Return (n_codes,) leaves, the first of them for all texts of one normal form: to models they are one value."""
+    """Return (n_codes,) leaves; texts with the same normal form share the first of their leaves."""
     if values is None or not pa.types.is_string(values.type):
         return leaf
-    form = np.append(len(values), np.asarray(fold_texts(values).dictionary_encode().indices))  # missing: one by itself
+    form = np.append(len(values), split_values(fold_texts(values))[0])  # missing is separate
     first = np.full(len(values) + 1, np.iinfo(np.int32).max, dtype=np.int32)
     np.minimum.at(first, form[used], leaf[used])
     return np.where(used, first[form], leaf)
 
 
 def _numbers(counted: CountedCells, attribute: Attribute, which: IntArray | slice) -> FloatArray | None:
-    """Return (n_cells,) the numbers of an attribute, or the days of its dates, NaN for missing; None for categories."""
+    """Return (n_cells,) the numbers or days of an attribute, NaN for missing; None for categories."""
     scale = attribute.taxonomy.scale
     column = counted.columns.index(attribute.name)
     values = counted.dictionaries[column].values
@@ -223,13 +223,13 @@ def _numbers(counted: CountedCells, attribute: Attribute, which: IntArray | slic
 
 
 def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array]) -> Taxonomy:
-    """Make the tree of one attribute from the values of the table and of all populations."""
+    """Build the tree of an attribute from the values of the table and all populations."""
     builder = policy.attributes[name].taxonomy
     every = values
     if others:
         try:
             every = pa.concat_arrays([values, *(other.cast(values.type) for other in others)]).unique()
-        except pa.ArrowInvalid:  # its message quotes a value
+        except pa.ArrowInvalid:  # the message quotes a value
             message = f"column {name!r} of the population has values that do not read as {values.type}"
             raise InputError(message) from None
     try:
@@ -242,7 +242,7 @@ def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array
 
 
 def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, seen: SeenValues, values: pa.Array) -> None:
-    """Raise if a value of the table is outside its taxonomy, or if sensitive values share a leaf."""
+    """Raise if a value is not in its taxonomy, or if sensitive values share a leaf."""
     leaf = taxonomy.encode(values)
     if (leaf < 0).any():
         records = seen.records(seen.columns.index(name))
@@ -251,13 +251,13 @@ def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, seen: SeenValue
     published_by_leaf = policy.attributes[name].role == "quasi" or policy.method.draws_rows
     if not published_by_leaf and len(kernels.occurring(leaf)) < len(leaf):
         raise PolicyError(
-            f"column {name!r} is sensitive, so values must stay apart, but its taxonomy has leaves of several values; "
-            "give it a taxonomy that ends in single values"
+            f"column {name!r} is sensitive, so its values must remain distinct, but leaves of its taxonomy have "
+            "several values; give it a taxonomy whose leaves are single values"
         )
 
 
 def _leaves(taxonomy: Taxonomy, values: pa.Array, used: BoolArray) -> AnyIntArray:
-    """Return (n_codes,) the leaf of each dictionary code; missing is code 0."""
+    """Return (n_codes,) the leaf of each code; code 0 is missing."""
     leaf = np.zeros(len(used), dtype=np.int32)
     leaf[0] = 0 if taxonomy.missing is None else taxonomy.missing
     if len(values):
@@ -270,7 +270,7 @@ def _leaves(taxonomy: Taxonomy, values: pa.Array, used: BoolArray) -> AnyIntArra
 def _with_populations(
     cells: Cells, quasi: tuple[Attribute, ...], populations: Mapping[str, CountedCells]
 ) -> tuple[Cells, dict[str, IntArray]]:
-    """Append the populations' cells, with a count of zero, and say how many people each cell stands for."""
+    """Append the populations' cells with a count of zero; return each population's records of all cells."""
     n_more = sum(len(people.run.counts) for people in populations.values())
     columns = [[column] for column in cells.codes[: len(quasi)]]
     totals, stop = {}, cells.n_cells

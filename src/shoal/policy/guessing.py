@@ -1,46 +1,59 @@
-"""Which type, role and taxonomy a column probably has, by its name and by what it holds.
+"""Guessing the role and the taxonomy of a column from its name, type and values, and suitable privacy models.
 
-Domains are round numbers around the data, never the data's own ends.
+Domains are round numbers around the data; their ends are not taken from the data.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
 
+from shoal.core.arrays import IntArray
+from shoal.core.dictionaries import encode_columns
 from shoal.core.errors import ShoalError
 from shoal.core.registry import find
 from shoal.core.wording import count_noun
+from shoal.models.base import Whole
+from shoal.models.distinct_l_diversity import DistinctLDiversity
+from shoal.models.entropy_l_diversity import EntropyLDiversity
+from shoal.plan.problem import most_concentrated
+from shoal.policy.column_types import (
+    CODES,
+    FEW_CODES,
+    FEW_TEXTS,
+    MOST_CATEGORIES,
+    NEARLY_UNIQUE,
+    ColumnType,
+    find_bounds,
+    find_order,
+    guess_type,
+    is_free_text,
+)
 from shoal.policy.identifying import Look
 from shoal.policy.policy import Role
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, fold, read_vocabulary, words
+from shoal.sources.base import Source
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.parse import texts, whole_numbers
 
-NEARLY_UNIQUE = 0.9  # distinct values over records
-LONG_TEXT = 40  # characters, on average
-FEW_CODES = 30  # distinct whole numbers up to which they may be codes
-FEW_TEXTS = 12  # distinct texts up to which nobody needs groups
 FEW_CONTACTS = 10  # a column of telephones or addresses has more values
-FEW_RECORDS = 20  # of one unit, on average: values with fewer records may be keys
+FEW_RECORDS = 20  # per unit, on average: values with fewer records may be keys
 MOST_QUASI = 12
 REPEATS = (
     "do several records belong to one person, household or company? If so, a class of k records may be fewer than k of "
-    "them: declare this column as {}, and they are counted."
+    "them; declare this column as {}, and they are counted."
 )
 WEIGHTS = "may users of the data have these weights? They are left out now."
 UNKNOWN = "its name says nothing"
 DAYS = (
-    "which days can occur at all? There is no min and max, so the domain is taken from the data: whole decades "
+    "which days can occur at all? The policy has no min and max, so the domain is taken from the data: whole decades "
     "around it, open at both ends. Declare both if you know them; differential privacy needs them."
 )
 TAKEN = (
@@ -48,48 +61,26 @@ TAKEN = (
     "correct it."
 )
 _CALENDAR = (-719_162, 2_932_896)  # days since 1970 of the years 1 to 9999
-RARE = "other"  # the group of rare values
+LARGE_TABLE = 10_000
+DIVERSE = "the values within a class must differ; the table as a whole has a diversity of"
+ROOM = 1.5  # the whole table must be more diverse by this factor: otherwise a method could publish almost nothing
+RARE = "other"  # name of the group of rare values
 MOST_STEPS = 10_000  # finest values of an interval taxonomy
-MOST_CATEGORIES = 20_000
 FARTHEST = 2**53
-OLDEST = 119  # whole numbers from 0 to 119 are cut evenly by every width below
-YEARS = (1880, 2040)
-_BOUND = re.compile(r"(?:0|[1-9]\d*)(?:[.,]\d{3})*(?:[.,]\d+)?")  # of a class; 007 is three numbers
-_CODE = re.compile(r"[A-Z]{0,2}\d{1,6}([.-]?\d{1,4}){0,3}[A-Z]?")
-_PREFIXED = re.compile(r"[A-Z]\d{2}([.]?\d{1,4})?|\d{3}([.]\d{1,2})?|[EV]\d{2,3}([.]\d{1,2})?")
 
-# What others could know of a person comes first where there are more quasi-identifiers than anybody can keep.
+# Topics that others could know about a person, the best known first; only the first few columns stay quasi.
 QUASI = ("sex", "age", "birth", "postal", "place", "origin", "family", "work", "schooling", "home", "date", "body")
 SENSITIVE = frozenset({"health", "event", "wealth", "belief", "marks"})
 INSENSITIVE = frozenset({"amount", "technical"})
 _COUNTING = frozenset({"num", "number", "n", "count", "nombre", "anzahl", "nb"})
 _KEYS = re.compile("id|no|nr|nbr|number|num|key|ref|identifier|.*nummer|.*nr")
-_CODED = ("code", "sex", "origin", "place", "family", "home", "work", "belief")  # topics whose few numbers are codes
-_OF_BODIES = frozenset({"kg", "lb", "g", "birth", "body"})
-_BODIES = (2, 250)  # kilograms
-
-ColumnType = Literal[
-    "key", "text", "date", "year", "month", "weekday", "age", "postcode", "prefix", "truth", "ordered", "category",
-    "weight", "number",
-]  # fmt: skip
-TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
-CODES = frozenset({"truth", "ordered", "category", "weekday"})  # values that have no distance
-
-# Whole numbers by their topic and their range: the type, and the intervals.
-_BOUNDED: tuple[tuple[str, tuple[int, int], ColumnType, dict[str, object]], ...] = (
-    ("age", (0, OLDEST), "age", {"min": 0, "max": OLDEST, "widths": [5, 10, 20, 40], "open": "high"}),
-    ("month", (0, 12), "month", {"min": 1, "max": 12, "widths": [3, 6]}),
-    ("weekday", (0, 7), "weekday", {}),
-    ("day", (1, 31), "number", {"min": 1, "max": 31, "edges": [[6, 11, 16, 21, 26], [11, 21]]}),
-    ("hour", (0, 23), "number", {"min": 0, "max": 23, "widths": [3, 6, 12]}),
-)
 
 T = TypeVar("T", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Guess(Generic[T]):
-    """A role, a taxonomy or a model as a policy writes it, why, and what a person has to decide."""
+    """A guessed role, taxonomy or model, the reason for it, and open questions."""
 
     choice: T
     reason: str = ""
@@ -99,173 +90,8 @@ class Guess(Generic[T]):
 Options = Mapping[str, Any]
 
 
-def guess_type(column: ColumnProfile) -> ColumnType:
-    """Say what the values of a column are, by its name and by what it holds.
-
-    >>> import pyarrow as pa
-    >>> sexes = ColumnProfile("sex", pa.int64())
-    >>> sexes.see(pa.array([1, 2, 2, 1]))
-    >>> guess_type(sexes)
-    'category'
-    """
-    if column.kind == "truth":
-        return "truth"
-    if column.kind == "date" or column.mixed_formats:
-        return "date"
-    if column.kind == "empty":
-        return "text"
-    if "postal" in read_vocabulary().find_topics(column.name):
-        return "postcode"
-    if column.distinct_share >= NEARLY_UNIQUE and column.n_distinct > FEW_CODES and _names_records(column):
-        return "key"
-    return _type_of_texts(column) if column.kind == "text" else _type_of_numbers(column)
-
-
-def _type_of_texts(column: ColumnProfile) -> ColumnType:
-    known = read_vocabulary()
-    few = texts(column.values).to_pylist() if column.exact and column.n_distinct <= MOST_CATEGORIES else []
-    plain = frozenset(map(fold, few if len(few) <= FEW_CODES else ()))
-    if len(plain) == 2 and plain <= known.texts["truth"]:
-        return "truth"
-    if len(plain) > 2 and plain <= known.texts["months"]:
-        return "month"
-    if len(plain) > 2 and plain <= known.texts["weekdays"]:
-        return "weekday"
-    if plain and find_order(few):
-        return "ordered"
-    coded = bool(few) and all(map(_PREFIXED.fullmatch, few)) and len(few) > 4
-    if coded and (any("." in text for text in few) or "health" in known.find_topics(column.name)):
-        return "prefix"
-    if _has_stems(column):
-        return "prefix"
-    if _is_free_text(column):
-        return "text"
-    if column.distinct_share >= NEARLY_UNIQUE:
-        return type_of_names(column)
-    return "category"
-
-
-def _type_of_numbers(column: ColumnProfile) -> ColumnType:
-    topics = read_vocabulary().find_topics(column.name)
-    low, high, n = column.lowest, column.highest, column.n_distinct
-    whole = column.kind == "whole"
-    if "weight" in topics and not _weighs_people(column, topics):
-        return "weight"
-    if bounded := _find_bounds(column):
-        return bounded[1]
-    if whole and YEARS[0] <= low <= high <= YEARS[1] and n > 1 and not topics & {"amount", "wealth"}:
-        return "year"
-    if not whole or column.leading_zeros:
-        return "category" if column.leading_zeros and whole else "number"
-    if "nomenclature" in topics and _has_stems(column):
-        return "prefix"
-    if n > FEW_CODES:
-        long = len(column.lengths) == 1 and high >= 1e6 and column.distinct_share < 0.5
-        return "category" if "code" in topics or long else "number"
-    if n == 2 and (low, high) == (0, 1):
-        return "truth"
-    if "scale" in topics and n > 2 and high <= 11:
-        return "ordered"
-    if "quantity" in topics and "code" not in topics:
-        return "number"
-    gaps = high - low + 1 > n
-    few = n == 2 or (low == 1 and high <= 7) or (n <= FEW_TEXTS and (gaps or low >= 100))
-    return "category" if few or not topics.isdisjoint(_CODED) else "number"
-
-
-def _weighs_people(column: ColumnProfile, topics: frozenset[str]) -> bool:
-    """Whether weights are kilograms, by the name's unit, or by their range if no word is about a survey's weights."""
-    like = "body" in topics and _BODIES[0] <= column.lowest <= column.highest <= _BODIES[1]
-    return bool(words(column.name) & _OF_BODIES) or (like and "calibration" not in topics)
-
-
-def _find_bounds(column: ColumnProfile, kind: str = "") -> tuple[str, ColumnType, dict[str, object]] | None:
-    """Return topic, type and intervals of numbers that are ages or parts of a date, by name or *kind*, and range."""
-    topics = read_vocabulary().find_topics(column.name) | {kind}
-    for topic, (first, last), found, intervals in _BOUNDED:
-        part = topic in topics and not (found == "number" and "quantity" in topics)  # day, but not items per day
-        if part and column.kind == "whole" and first <= column.lowest <= column.highest <= last:
-            return topic, found, dict(intervals)
-    return None
-
-
-def _has_stems(column: ColumnProfile) -> bool:
-    """Whether values are codes of several lengths of which longer ones begin with shorter ones, or share a stem.
-
-    Half of the longer codes begin with another value of the column, or have a point behind what another has in front
-    of its own.
-    """
-    if not column.exact or not FEW_TEXTS < column.n_distinct <= MOST_CATEGORIES or len(column.lengths) < 2:
-        return False
-    codes = set(texts(column.values).to_pylist())
-    if column.distinct_share >= NEARLY_UNIQUE or not all(map(_CODE.fullmatch, codes)):
-        return False
-    shortest = min(map(len, codes))
-    longer = [code for code in codes if len(code) > shortest]
-    stems = Counter(code.partition(".")[0] for code in codes if "." in code)
-    below = sum(
-        stems[code.partition(".")[0]] > 1 or any(code[:end] in codes for end in range(shortest, len(code)))
-        for code in longer
-    )
-    # Numbers behind one letter are those of records, and bare ones quantities.
-    several = len({code[0] for code in codes if code[0].isalpha()}) > 1
-    known = "nomenclature" in read_vocabulary().find_topics(column.name)
-    return (several or known or bool(stems)) and below >= len(longer) / 2
-
-
-def type_of_names(column: ColumnProfile) -> ColumnType:
-    """Tell keys, which have digits and no blanks, from names and other texts about a person."""
-    some = texts(column.values[:100]).to_pylist()
-    digits = sum(any(map(str.isdigit, text)) for text in some)
-    return "key" if digits > len(some) / 2 and not column.wordy else "text"
-
-
-def find_order(values: Collection[str]) -> tuple[str, ...] | None:
-    """Return three or more values in the order of a known scale, or of the bounds of classes; None without an order.
-
-    >>> find_order(["5000 o más", "de 2000 a 4999", "menos de 2000"])
-    ('menos de 2000', 'de 2000 a 4999', '5000 o más')
-    """
-    plain = {fold(value): value for value in values}
-    if not 2 < len(plain) == len(values):
-        return None
-    for scale in read_vocabulary().scales:
-        if plain.keys() <= set(scale):
-            return tuple(plain[step] for step in scale if step in plain)
-    found = sorted((bounds, value) for text, value in plain.items() if (bounds := _find_class(text)))
-    apart = all(one[1] <= other[0] for (one, _), (other, _) in pairwise(found))
-    return tuple(value for _, value in found) if len(found) == len(plain) and apart else None
-
-
-def _find_class(text: str) -> tuple[float, float] | None:
-    """Return the bounds of a class that is written with one or two numbers, or with a word for none."""
-    text = text.replace(",", " - ") if text.startswith(("[", "(")) else text  # [0,10)
-    known, numbers = read_vocabulary().texts, _BOUND.findall(text)
-    around = frozenset(re.findall(r"[^\W\d_]+|[<>]=?|[^\w\s]", _BOUND.sub(" ", text)))
-    if not around <= known["below"] | known["above"] | known["between"]:
-        return (-math.inf, -math.inf) if text in known["nothing"] else None
-    ends = [float(re.sub(r"[.,](?=\d{3}\b)", "", number).replace(",", ".")) for number in numbers]
-    if len(ends) == 1 and around:
-        below, above = around & known["below"], around & known["above"]
-        return (-math.inf if below else ends[0], ends[0] if below else math.inf) if below or above else None
-    return (ends[0], ends[-1]) if len(ends) in (1, 2) and ends[0] <= ends[-1] else None
-
-
-def _names_records(column: ColumnProfile) -> bool:
-    """Whether the name is that of a key, or whole numbers look like one: of one length, or without gaps."""
-    if "key" in read_vocabulary().find_topics(column.name):
-        return True
-    if column.kind != "whole" or column.distinct_share < 1.0:
-        return False
-    return len(column.lengths) == 1 or column.highest - column.lowest < column.n_rows
-
-
-def _is_free_text(column: ColumnProfile) -> bool:
-    return column.wordy and column.n_distinct > 1 and column.n_characters > LONG_TEXT * column.n_values
-
-
 def guess_role(column: ColumnProfile, kind: ColumnType, look: Look | None = None) -> Guess[Role] | None:
-    """Guess one column's role by what its values look like, its name and its type; None if nothing says what it is."""
+    """Guess a column's role from its values, name and type; None if they suggest no role."""
     if column.kind == "empty":
         return Guess("identifier", "no record has a value", ("is this column needed at all? It is left out now.",))
     if column.mixed_formats:
@@ -281,7 +107,7 @@ def guess_role(column: ColumnProfile, kind: ColumnType, look: Look | None = None
         return identity
     if column.kind == "date":
         return Guess("quasi", f"dates ({how_many(column)}): others often know them")
-    if column.kind == "text" and ("remarks" in topics or (kind == "text" and _is_free_text(column))):
+    if column.kind == "text" and ("remarks" in topics or (kind == "text" and is_free_text(column))):
         question = "may it be published at all? Free text often contains names; it is left out now."
         return Guess("identifier", f"free text ({how_many(column)})", (question,))
     if topics & SENSITIVE == {"health"} and words(column.name) & _COUNTING:
@@ -300,7 +126,7 @@ def guess_role(column: ColumnProfile, kind: ColumnType, look: Look | None = None
 
 
 def find_quasi_topic(name: str) -> int:
-    """Return the place of a column's topic among those of quasi columns; their number if it has none."""
+    """Return the rank of a column's topic among ``QUASI``, the number of these topics for other columns."""
     topics = read_vocabulary().find_topics(name)
     return next((place for place, topic in enumerate(QUASI) if topic in topics), len(QUASI))
 
@@ -338,7 +164,7 @@ def _ask_formats(column: ColumnProfile) -> Guess[Role]:
 
 
 def names_people(column: ColumnProfile, look: Look | None = None, unit: str = "person") -> bool:
-    """Whether an identifier is a key of people of whom some have several records, and every record has one."""
+    """Whether an identifier is a complete key of people, some of whom have several records."""
     known = read_vocabulary().find_unit(column.name) == unit or (look is not None and look.person)
     return known and column.exact and column.n_distinct < column.n_rows and not column.n_missing
 
@@ -346,21 +172,21 @@ def names_people(column: ColumnProfile, look: Look | None = None, unit: str = "p
 def _repeats_as_keys(column: ColumnProfile) -> bool:
     """Whether whole numbers look like keys of units with a few records each.
 
-    They have about the same number of records, and are counted from 0 or 1, are all equally long, or are so far apart
-    that quantities would rarely repeat: of N numbers below R, about N^2 / 2R do.
+    All units must have similar numbers of records. The keys start at 0 or 1 without gaps, or are equally long, or are
+    so far apart that quantities would rarely repeat: of N random numbers below R, about N^2 / 2R do.
     """
     n, n_records, span = column.n_distinct, int(column.records.sum()), column.highest - column.lowest + 1
     if column.kind != "whole" or not FEW_CODES < n <= n_records <= FEW_RECORDS * n:
         return False
-    most = int(column.records.max()) * n / n_records  # times the average
+    most = int(column.records.max()) * n / n_records  # as a multiple of the average
     sequence, long = column.lowest in (0, 1) and span == n, len(column.lengths) == 1 and column.lowest >= 1000
-    step = int(np.gcd.reduce(np.diff(np.sort(whole_numbers(column.values)[0]))))  # amounts may all be rounded
+    step = int(np.gcd.reduce(np.diff(np.sort(whole_numbers(column.values)[0]))))  # above 1 for rounded amounts
     scattered = n_records - n > max(n_records / 10, 5 * n_records**2 * step / span)
     return (most <= 3 and sequence) or (most <= 5 and (long or scattered))
 
 
 def guess_unknown_role(column: ColumnProfile, kind: ColumnType, *, careful: bool) -> Guess[Role]:
-    """Guess the role of a column of which the name says nothing; if *careful*, others are thought to know it."""
+    """Guess the role of a column whose name suggests none; if *careful*, assume that others know the values."""
     if kind != "year" and _repeats_as_keys(column):
         reason = f"whole numbers that repeat like keys, {column.records.mean():.1f} records each ({how_many(column)})"
         return Guess("identifier", reason, (REPEATS.format("unit"),))
@@ -374,15 +200,15 @@ def guess_unknown_role(column: ColumnProfile, kind: ColumnType, *, careful: bool
         return Guess(
             "quasi", what, ("could others know this about a person? If not, make it sensitive or insensitive.",)
         )
-    return Guess("insensitive", what)  # one question is asked about all such columns
+    return Guess("insensitive", what)  # the draft asks one question about all these columns
 
 
 def guess_quasi_taxonomy(
     column: ColumnProfile, kind: ColumnType | None = None, group_rare: int | None = None
 ) -> Guess[Options] | None:
-    """Choose a taxonomy under which every value of the column fits; None if there is no such one.
+    """Choose a taxonomy that covers every value of the column; None if no taxonomy does.
 
-    Categories with fewer records than *group_rare* are put into one group, if that is given.
+    Categories with fewer than *group_rare* records form one group, if that is given.
     """
     kind = kind or guess_type(column)
     rare = _group_rare(column, group_rare) if group_rare and kind == "category" else None
@@ -393,7 +219,7 @@ def guess_quasi_taxonomy(
 
 
 def guess_taxonomy_of_kind(column: ColumnProfile, kind: str) -> Guess[Options] | None:
-    """Make a taxonomy of one kind, whatever the column's name suggests; None if its values have no such one."""
+    """Choose parameters of one kind of taxonomy; None if the values do not fit that kind."""
     if kind == "intervals" and column.kind in ("whole", "decimal"):
         return _intervals(column, guess_type(column))
     if kind == "dates" and column.kind == "date":
@@ -402,7 +228,7 @@ def guess_taxonomy_of_kind(column: ColumnProfile, kind: str) -> Guess[Options] |
 
 
 def fits(column: ColumnProfile, taxonomy: Mapping[str, Any]) -> bool:
-    """Whether the taxonomy is valid and has a place for every value that was counted."""
+    """Whether the taxonomy is valid and covers every counted value."""
     ((name, parameters),) = taxonomy.items()
     try:
         builder = find("shoal.taxonomies.builders", TaxonomyBuilder, name, what="taxonomy").model_validate(parameters)
@@ -437,7 +263,7 @@ def _flat(column: ColumnProfile, kind: ColumnType) -> Guess[Options]:
 
 
 def _group_rare(column: ColumnProfile, fewest: int) -> Guess[Options] | None:
-    """Put the values of fewer records than that into one group; None if there are no two of them, or no others."""
+    """Put values with fewer than *fewest* records into one group; None unless several are rare and others are not."""
     if not column.exact or column.n_distinct > MOST_CATEGORIES:
         return None
     values = texts(column.values).to_pylist()
@@ -447,9 +273,9 @@ def _group_rare(column: ColumnProfile, fewest: int) -> Guess[Options] | None:
         return None
     name = RARE if RARE not in values else f"{RARE} (rare)"
     question = (
-        f"which of its values belong together? Those of fewer than {fewest} records are one group now, because it was "
-        "asked for. It follows the data and names rare values here and in the manifest; groups that were known "
-        "beforehand tell nothing."
+        f"which of its values belong together? Those with fewer than {fewest} records are one group now, as requested. "
+        "The group follows the data, and the policy and the manifest list its rare values; groups that were known "
+        "beforehand reveal nothing."
     )
     return Guess({"groups": {**{value: {} for value in common}, name: rare}}, "grouped by frequency", (question,))
 
@@ -482,7 +308,7 @@ def _dates(column: ColumnProfile) -> Guess[Options] | None:
 def _intervals(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None:
     if not max(abs(column.lowest), abs(column.highest)) < FARTHEST / 4:
         return None
-    if (bounded := _find_bounds(column, kind)) and bounded[2]:
+    if (bounded := find_bounds(column, kind)) and bounded[2]:
         return Guess({"intervals": bounded[2]}, f"{bounded[0]}s")
     if kind == "year":
         first, last = (int(year) // 50 * 50 for year in (column.lowest, column.highest))
@@ -504,7 +330,9 @@ def _intervals(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None
 
 
 def round_domain(lowest: float, highest: float, *, whole: bool) -> tuple[Fraction, Fraction]:
-    """Return round ends, the upper one excluded for whole numbers: multiples of the next 1, 2 or 5 times 10^n.
+    """Return round ends: multiples of the smallest 1, 2 or 5 times 10^n that is not below the span of the data.
+
+    For whole numbers the upper end is excluded.
 
     >>> round_domain(1, 99, whole=True), round_domain(1987, 2023, whole=True)
     ((Fraction(0, 1), Fraction(100, 1)), (Fraction(1950, 1), Fraction(2050, 1)))
@@ -521,10 +349,70 @@ def round_domain(lowest: float, highest: float, *, whole: bool) -> tuple[Fractio
 
 
 def find_widths(span: Fraction) -> tuple[Fraction, ...]:
-    """Return widths of which each is a multiple of the one before, for a span of 1, 2, 4 or 5 times 10^n.
+    """Return widths that are multiples of each other, for a span of 1, 2, 4 or 5 times 10^n.
 
     >>> [int(width) for width in find_widths(Fraction(500))]
     [5, 10, 50, 100]
     """
     leading = span / Fraction(10) ** math.floor(math.log10(span))
     return tuple(span / parts for parts in ((100, 50, 10, 5) if leading == 5 else (100, 20, 10, 5)))
+
+
+def ask_k_anonymity(n_rows: int) -> Guess[Options | None]:
+    """Propose k = 5, or k = 10 for large tables; tiny tables get a smaller k, but never 1."""
+    k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
+    question = f"is a table of {count_noun(n_rows, 'record')} worth publishing? People cannot hide among more."
+    reason = f"every record shares its quasi values with {count_noun(k - 1, 'other')}"
+    return Guess({"k-anonymity": {"k": k}}, reason, (question,) if k < 5 else ())
+
+
+def count_records(column: ColumnProfile) -> IntArray:
+    """Return (n_values,) the records of each value, with missing as a value."""
+    return np.append(column.records, column.n_missing) if column.n_missing else column.records
+
+
+def choose_diversity(
+    source: Source, units: Sequence[str], secret: Sequence[ColumnProfile]
+) -> tuple[list[Guess[Options | None]], bool]:
+    """Propose the diversity that each sensitive column can have, and whether to publish one record per person for it.
+
+    Diversity is counted among people and among households; each counts once, with the one of its values that makes the
+    table least diverse. If that leaves no diversity, a sample of one record per person may have it.
+    """
+    by_records = [ask_diversity(profile.name, count_records(profile)) for profile in secret]
+    if not units or not secret:
+        return by_records, False
+    names = [*units, *(profile.name for profile in secret)]
+    _, columns = encode_columns(source.batches(names, dictionary=names))
+    by_people = []
+    for profile, values in zip(secret, columns[len(units) :], strict=True):
+        every = []
+        for unit in columns[: len(units)]:
+            pairs = np.unique(values.astype(np.int64) << 32 | unit) >> 32
+            counts = most_concentrated(np.bincount(pairs)[np.newaxis], np.array([len(np.unique(unit))]))[0]
+            every.append(counts[counts > 0])
+        by_people.append(ask_diversity(profile.name, min(every, key=_measure_diversity)))
+    one_each = any(mine.choice is None is not all_.choice for mine, all_ in zip(by_people, by_records, strict=True))
+    return (by_records if one_each else by_people), one_each
+
+
+def _measure_diversity(counts: IntArray) -> float:
+    whole = Whole(int(counts.sum()), counts)
+    return EntropyLDiversity(l=1).worst(whole.as_class(), whole)
+
+
+def ask_diversity(name: str, counts: IntArray) -> Guess[Options | None]:
+    """Propose the strongest diversity of classes that a whole table with these *counts* allows."""
+    reached = _measure_diversity(counts)
+    for l in (3, 2):
+        if reached >= ROOM * l:
+            asked = {EntropyLDiversity.name: {"l": l, "attribute": name}}
+            return Guess(asked, f"{DIVERSE} {reached:.2f} (exp of the entropy), the maximum")
+    if len(counts) > 1:
+        asked = {DistinctLDiversity.name: {"l": 2, "attribute": name}}
+        return Guess(asked, f"{DIVERSE} only {reached:.2f}, so only two values are required")
+    return Guess(
+        None,
+        "every record has the same value: nothing about it can be hidden",
+        ("this sensitive column has only one value, which applies to everyone. Should it be published?",),
+    )

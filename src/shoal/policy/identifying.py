@@ -1,4 +1,4 @@
-"""Identifiers by content: what the values of a column look like, whatever its name is.
+"""Recognizing identifiers by the values of a column, whatever its name is.
 
 These are the identifiers that HIPAA's safe harbour lists (45 CFR 164.514(b)(2)), as far as a table's values show them:
 names, addresses, dates of birth, telephone numbers, numbers of people, accounts, cards, vehicles and devices, and
@@ -9,47 +9,48 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import resources
 from typing import Literal, NamedTuple
 
 import numpy as np
+import yaml
 
 from shoal.core.arrays import IntArray
 from shoal.core.wording import percent
 from shoal.policy.profiling import ColumnProfile, fold, read_vocabulary
 from shoal.taxonomies.parse import texts
 
-MOST_SAMPLED = 1000  # distinct values that are looked at
-FEWEST = 10  # distinct values below which nothing is said
-_FIRST = 40  # of them decide whether the others are looked at
-_LIFETIMES = 40 * 365  # days that dates of birth span
-_COMMON = 0.4  # share of the records whose names are common ones, half of it for family names
-_CAPITALIZED = 0.9  # share of the records whose words all are written as names are
-_MOST_WORDS = 4  # of a name
-_FEW_WORDS = 3  # of a remark
+MOST_SAMPLED = 1000  # distinct values that are examined
+FEWEST = 10  # a column with fewer distinct values is not examined
+_FIRST = 40  # of the values decide whether the rest are examined
+_LIFETIMES = 40 * 365  # days between the first and the last date of birth, at least
+_COMMON = 0.4  # share of the records with common given names; half of it suffices for family names
+_CAPITALIZED = 0.9  # share of the records whose words are all written like names
+_MOST_WORDS = 4  # words of a name
+_FEW_WORDS = 3  # words of a remark
 _MANY = 30  # distinct values of remarks and keys
 
-# Topics of names (vocabulary.yaml) that a doubtful look does not contradict; it yields to all others.
+# Topics of column names (vocabulary.yaml) that agree with a doubtful recognition; all others contradict it.
 _SAYS_NOTHING = frozenset({"person", "contact", "key", "people", "remarks", "birth", "date", "postal", "code"})
 _REACHES = frozenset({"person", "contact", "postal"})
 Check = Callable[[str], bool]
 
 
 class Form(NamedTuple):
-    """How values of one kind are written, and what they must satisfy without their blanks, points and hyphens."""
+    """The form of one kind of identifier; the check applies to values without blanks, points and hyphens."""
 
     what: str
     pattern: str
     check: Check | None = None
     type: Literal["key", "text", "postcode"] = "key"
-    least: float = 0.9  # share of the values
-    sure: bool = True  # whether it holds whatever the column's name says
-    person: bool = False  # whether one stands for one person
+    least: float = 0.9  # share of the values that must have this form
+    sure: bool = True  # whether this holds for any name of the column
+    person: bool = False  # whether each value identifies a person
 
     def fits(self, text: str) -> bool:
-        """Whether a value is written like this."""
         if re.fullmatch(self.pattern, text) is None:
             return False
         return self.check is None or self.check(re.sub(r"[\s.\-/]", "", text))
@@ -57,7 +58,7 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What most values of a column look like, and the evidence in numbers."""
+    """The kind of identifier that most values of a column look like, with the evidence."""
 
     what: str
     role: Literal["identifier", "quasi"]
@@ -65,11 +66,11 @@ class Look:
     share: float
     sampled: int
     person: bool = False
-    by_record: bool = False  # the share is one of records: most people have common names, most names are rare
+    by_record: bool = False  # whether the share is of records: most people have common names, but most names are rare
 
     @property
     def evidence(self) -> str:
-        """Say it in words, without any value.
+        """A sentence without values.
 
         >>> Look("e-mail addresses", "identifier", "text", 0.97, 500).evidence
         '97% of 500 sampled values look like e-mail addresses'
@@ -83,7 +84,7 @@ class Look:
 
 
 def check_luhn(text: str) -> bool:
-    """Whether the last digit is that of Luhn's formula (ISO/IEC 7812-1).
+    """Check the last digit by Luhn's formula (ISO/IEC 7812-1).
 
     >>> check_luhn("79927398713"), check_luhn("79927398710")
     (True, False)
@@ -93,7 +94,7 @@ def check_luhn(text: str) -> bool:
 
 
 def check_iban(text: str) -> bool:
-    """Whether an IBAN's remainder is 1 (ISO 13616, ISO 7064 MOD 97-10).
+    """Check an IBAN's check digits (ISO 13616, ISO 7064 MOD 97-10).
 
     >>> check_iban("GB82WEST12345698765432"), check_iban("GB83WEST12345698765432")
     (True, False)
@@ -101,8 +102,8 @@ def check_iban(text: str) -> bool:
     return int("".join(str(int(character, 36)) for character in text[4:] + text[:4])) % 97 == 1
 
 
-def check_weights(text: str, weights: tuple[int, ...], modulus: int) -> bool:
-    """Whether the digits, each times its weight, add up to a multiple of a number; leading zeros may be lost.
+def check_weights(text: str, weights: Sequence[int], modulus: int) -> bool:
+    """Whether the weighted sum of digits is a multiple of the modulus; leading zeros may be missing.
 
     >>> check_weights("111222333", (9, 8, 7, 6, 5, 4, 3, 2, -1), 11)
     True
@@ -112,7 +113,7 @@ def check_weights(text: str, weights: tuple[int, ...], modulus: int) -> bool:
 
 
 def check_iso_7064(text: str) -> bool:
-    """Whether the last digit is that of ISO 7064 MOD 11,10, as of German tax numbers.
+    """Check the last digit by ISO 7064 MOD 11,10, as in German tax numbers.
 
     >>> check_iso_7064("86095742719"), check_iso_7064("86095742718")
     (True, False)
@@ -123,89 +124,30 @@ def check_iso_7064(text: str) -> bool:
     return (11 - product) % 10 == int(text[-1])
 
 
-def _check_dni(text: str) -> bool:
-    return text[-1] == "TRWAGMYFPDXBNJZSQVHLCKE"[int(text[:-1].translate(str.maketrans("XYZ", "012"))) % 23]
+_DNI = str.maketrans("XYZ", "012")
+_CHECKS: dict[str, Check] = {
+    "iban": check_iban,
+    "luhn": check_luhn,
+    "iso-7064": check_iso_7064,
+    "dni": lambda text: text[-1] == "TRWAGMYFPDXBNJZSQVHLCKE"[int(text[:-1].translate(_DNI)) % 23],
+    "nir": lambda text: 97 - int(text[:-2].replace("2A", "19").replace("2B", "18")) % 97 == int(text[-2:]),
+    "letters-and-digits": lambda text: any(map(str.isalpha, text)) and any(map(str.isdigit, text)),
+    "telephone": lambda text: 8 <= sum(map(str.isdigit, text)) <= 15,
+}
 
 
-def _check_nir(text: str) -> bool:
-    body = text[:-2].replace("2A", "19").replace("2B", "18")
-    return 97 - int(body) % 97 == int(text[-2:])
+@cache
+def read_forms() -> tuple[Form, ...]:
+    """Read the forms of identifiers."""
+    forms = []
+    for entry in yaml.safe_load(resources.files("shoal.policy").joinpath("identifiers.yaml").read_text("utf-8")):
+        check = entry.pop("check", None)
+        weighted = isinstance(check, dict)
+        entry["check"] = partial(check_weights, **check) if weighted else None if check is None else _CHECKS[check]
+        forms.append(Form(**{**entry, "pattern": "".join(entry["pattern"])}))
+    return tuple(forms)
 
 
-def _sums(weights: tuple[int, ...], modulus: int) -> Check:
-    return partial(check_weights, weights=weights, modulus=modulus)
-
-
-def _has_both(text: str) -> bool:
-    return any(map(str.isalpha, text)) and any(map(str.isdigit, text))
-
-
-_STREET = (
-    r"(?:.*\b\d+ ?[a-z]?,? .*\b(street|st|road|rd|lane|ln|avenue|ave|drive|dr|way|close|court|ct|blvd|boulevard|square|"
-    r"terrace|crescent|gardens|place|pl)\b.*"  # English
-    r"|.*(str\.|straße|strasse|weg|gasse|platz|allee|ring|damm|ufer|markt|straat|laan|plein|gracht|kade|dijk|singel)"
-    r" ?\d+ ?[a-z]?"  # German and Dutch
-    r"|\d+ ?(bis|ter)?,? (rue|avenue|av\.?|boulevard|bd\.?|place|chemin|impasse|allée|quai|cours|route) .+"  # French
-    r"|(calle|c/|avda\.?|avenida|plaza|paseo|camino|via|viale|piazza|corso|largo|vicolo"  # Spanish, Italian
-    r"|ul\.|al\.|aleja|os\.|pl\.) ?.+\d+.*)"  # Polish
-)
-_PLATE = (
-    r"[A-ZÄÖÜ]{1,3}-[A-Z]{1,2} ?\d{1,4}[EH]?|[A-Z]{2}\d{2} ?[A-Z]{3}|[A-Z]{2}[- ]?\d{3}[- ]?[A-Z]{2}"
-    r"|\d{4} ?[B-DF-HJ-NP-TV-Z]{3}"  # German, British, French and Italian, Spanish
-)
-_POSTCODE = (
-    r"[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{4} ?[A-Z]{2}|[A-Z]\d[A-Z] ?\d[A-Z]\d|\d{2}-\d{3}|\d{4}-\d{3}|\d{3} \d{2}"
-    r"|\d{5}-\d{4}"
-)
-_BYTE = r"(25[0-5]|2[0-4]\d|1?\d?\d)"
-_IP = rf"{_BYTE}(\.{_BYTE}){{3}}|(?=.*::)[0-9A-Fa-f:]+|([0-9A-Fa-f]{{1,4}}:){{7}}[0-9A-Fa-f]{{1,4}}"
-_IBAN = r"[A-Z]{2}\d{2}( ?[A-Z0-9]{4}){2,7}( ?[A-Z0-9]{1,4})?"
-
-
-FORMS: tuple[Form, ...] = (
-    Form("e-mail addresses", r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}", type="text"),
-    Form("web addresses", r"(https?|ftp)://\S+|www\.\S+\.\S+", type="text"),
-    Form("MAC addresses", r"([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}"),
-    Form("IP addresses", _IP),
-    Form("universal identifiers (UUID)", r"\{?[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\}?"),
-    Form("hashes or keys in hexadecimal digits", r"([0-9a-f]{32,128}|[0-9A-F]{32,128})", _has_both),
-    Form("file names", r"(?i).*\.(jpe?g|png|gif|tiff?|bmp|heic|dcm|pdf|docx?|xlsx?|txt|wav|mp[34]|mov)", type="text"),
-    Form("bank account numbers (IBAN)", _IBAN, check_iban),
-    Form("social security numbers", r"(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}", person=True),
-    Form("national insurance numbers", r"[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{2} ?\d{2} ?\d{2} ?[A-D]", person=True),
-    Form("Spanish identity numbers (DNI, NIE)", r"[XYZ\d]\d{7}-?[A-Z]", _check_dni, person=True),
-    Form("Italian tax codes", r"[A-Z]{6}\d{2}[A-EHLMPRST]\d{2}[A-Z]\d{3}[A-Z]", person=True),
-    Form(
-        "French social security numbers (NIR)",
-        r"[12] ?\d{2} ?\d{2} ?(\d{2}|2A|2B) ?\d{3} ?\d{3} ?\d{2}",
-        _check_nir,
-        person=True,
-    ),
-    Form(
-        "Polish identity numbers (PESEL)",
-        r"\d{2}[02468][1-9]\d{7}|\d{2}[13579][0-2]\d{7}",
-        _sums((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10),
-        person=True,
-    ),
-    Form("German tax numbers", r"[1-9]\d ?\d{3} ?\d{3} ?\d{3}", check_iso_7064, person=True),
-    Form("Dutch citizen service numbers (BSN)", r"\d{8,9}", _sums((9, 8, 7, 6, 5, 4, 3, 2, -1), 11), person=True),
-    Form("NHS numbers", r"\d{3}[ -]?\d{3}[ -]?\d{4}", _sums((10, 9, 8, 7, 6, 5, 4, 3, 2, 1), 11), person=True),
-    Form("Swiss social security numbers", r"756\.?\d{4}\.?\d{4}\.?\d{2}", _sums((1, 3) * 6 + (1,), 10), person=True),
-    Form("device numbers (IMEI)", r"(0[1-9]|35|86|9[89])\d{13}", check_luhn),
-    Form("payment card numbers", r"[2-6]\d{3}([ -]?\d){9,15}", check_luhn),
-    Form("coordinates", r"\(?-?\d{1,3}\.\d{3,}[,; ]\s*-?\d{1,3}\.\d{3,}\)?", type="text"),
-    Form("street addresses", f"(?i){_STREET}", type="text", least=0.6),
-    Form(
-        "telephone numbers",
-        r"(\+|00)\d[\d ()/.-]{6,}|\(?0\d+\)?[ /.-][\d ()/.-]{5,}|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}",
-        lambda text: 8 <= sum(map(str.isdigit, text)) <= 15,
-        least=0.8,
-        sure=False,
-    ),
-    Form("postcodes", _POSTCODE, type="postcode", sure=False),
-    Form("licence plates", _PLATE, sure=False),
-    Form("vehicle identification numbers", r"[A-HJ-NPR-Z0-9]{17}", _has_both, sure=False),
-)
 _NAME_WORD = re.compile(r"[^\W\d_][^\W\d_'’.-]*(['’-][^\W\d_]+)*\.?")
 _PARTICLES = frozenset(
     {"de", "da", "di", "del", "della", "der", "den", "von", "van", "la", "le", "el", "al", "bin", "y", "e", "zu"}
@@ -214,7 +156,7 @@ _DIGITS = str.maketrans(dict.fromkeys("0123456789", "9"))
 
 
 def look_at(column: ColumnProfile) -> Look | None:
-    """Return what the values of a column look like, if that would name a person or a key of one; None otherwise."""
+    """Return the kind of identifier that the values of a column look like, or None."""
     if column.n_distinct <= FEWEST or column.mixed_formats:
         return None
     if column.kind == "date":
@@ -225,7 +167,7 @@ def look_at(column: ColumnProfile) -> Look | None:
     step = max(1, column.n_distinct // MOST_SAMPLED)
     values = [text.strip() for text in texts(column.values[::step]).to_pylist()][:MOST_SAMPLED]
     records = column.records[::step][:MOST_SAMPLED]
-    for form in FORMS:
+    for form in read_forms():
         if sum(map(form.fits, values[:_FIRST])) < form.least / 2 * min(len(values), _FIRST):
             continue
         share = sum(map(form.fits, values)) / len(values)
@@ -236,14 +178,14 @@ def look_at(column: ColumnProfile) -> Look | None:
 
 
 def _allows(column: ColumnProfile, not_a_key: frozenset[str] = frozenset()) -> bool:
-    """Whether the column's name says nothing that a doubtful look would contradict, nor that of a key and no more."""
+    """Whether the column's name does not contradict a doubtful recognition, and does not only suggest a key."""
     topics = read_vocabulary().find_topics(column.name)
     keyed = bool(not_a_key) and "key" in topics and not topics & not_a_key
     return not topics - _SAYS_NOTHING and not keyed
 
 
 def _look_at_words(column: ColumnProfile, values: list[str], records: IntArray) -> Look | None:
-    """Tell names, remarks and keys of one shape; names are counted by record, for most people have common ones."""
+    """Recognize names, remarks and keys of one shape; names are counted by record, because most people's are common."""
     known, parts = read_vocabulary().texts, [re.split(r"[\s,]+", value) for value in values]
     people = [len(words) <= _MOST_WORDS and all(map(_is_name_word, words)) for words in parts]
     single = np.array([len(words) == 1 for words in parts])

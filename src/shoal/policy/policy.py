@@ -1,4 +1,4 @@
-"""A valid policy, what may be written in one, and its JSON Schema."""
+"""Valid policies, the options of a policy document, and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -22,34 +22,20 @@ from shoal.sources.base import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
-WrittenRole = Literal["identifier", "quasi", "sensitive", "insensitive", "weight", "drop"]  # of a policy's document
-FINDINGS = (  # what can be found, and so be accepted
-    "above-threshold",
-    *ATTACK_FINDINGS.values(),
-    "below-shuffled",
-    "constant-parts",
-    "determined-quasi",
-    "empty-promise",
-    "isolating-columns",
-    "lone-records",
-    "method-reveals",
-    "near-one-value-classes",
-    "no-promise",
-    "one-value-classes",
-    "repeated-people",
-    "singled-out",
-    "spelling-variants",
-    UNLINKED,
-    "unprotected-sensitive",
+WrittenRole = Literal["identifier", "quasi", "sensitive", "insensitive", "weight", "drop"]  # in a policy document
+FINDINGS = (  # ids that a policy can accept
+    *("above-threshold", *ATTACK_FINDINGS.values(), "below-shuffled", "constant-parts", "determined-quasi"),
+    *("empty-promise", "isolating-columns", "lone-records", "method-reveals", "near-one-value-classes", "no-promise"),
+    *("one-value-classes", "repeated-people", "singled-out", "spelling-variants", UNLINKED, "unprotected-sensitive"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AttributePolicy:
-    """One attribute's role and taxonomy; without a taxonomy it gets the one that fits its kind.
+    """An attribute's role and options; without a taxonomy it gets the default of its type.
 
-    With ``items`` the column holds sets, and other attributes take its place; with a ``technique`` its values are
-    changed before anything else is done. Earlier releases in a ledger may call it ``same_as``.
+    A column with ``items`` holds sets and is replaced by other attributes. A ``technique`` changes the values before
+    any other step. The ledger finds the attribute under ``same_as`` in earlier releases.
     """
 
     role: Role
@@ -62,7 +48,7 @@ class AttributePolicy:
     value_weights: Mapping[str, float] | None = None
 
     def sensitive_names(self, name: str) -> tuple[str, ...]:
-        """Return the sensitive attributes that a column of this name gives."""
+        """Return the names of the sensitive attributes that come from the column."""
         if self.items is not None:
             return self.items.sensitive_names(name)
         return (name,) if self.role == "sensitive" else ()
@@ -87,47 +73,47 @@ class Policy:
     max_withheld: float
     source: SourceOptions
     document: Mapping[str, Any]  # as it was written
-    folder: Path  # relative paths start here
-    unit: str | None = None  # the identifier that names the person; None: every record is one
+    folder: Path  # to which relative paths refer
+    unit: str | None = None  # the identifier of people; None: every record is a person
     household: str | None = None
-    survey_weight: str | None = None  # the attribute of role weight: how many people a record stands for
-    sample: Sampling | None = None  # the records to take; None: all of them
-    accept: tuple[Acceptance, ...] = ()  # findings that the data holder accepts
-    max_generalized: Mapping[str, float] = field(default_factory=dict)  # shares, by sensitive attributes
-    release: ReleaseOptions = field(default_factory=lambda: ReleaseOptions())  # what reports say about it
-    true_values: Mapping[str, str] = field(default_factory=dict)  # columns of a treated source: whose true values
-    dropped: tuple[str, ...] = ()  # columns of role drop, which are not read and no attributes
+    survey_weight: str | None = None  # the attribute with the number of people that a record represents
+    sample: Sampling | None = None  # None: all records
+    accept: tuple[Acceptance, ...] = ()
+    max_generalized: Mapping[str, float] = field(default_factory=dict)  # shares by sensitive attribute
+    release: ReleaseOptions = field(default_factory=lambda: ReleaseOptions())
+    true_values: Mapping[str, str] = field(default_factory=dict)  # columns with true values, with the changed columns
+    dropped: tuple[str, ...] = ()  # columns of role drop, which are not read
 
     @property
     def units(self) -> dict[str, str]:
-        """The columns that name people, by the policy's key: ``unit``, ``household``."""
+        """The columns that identify people, by the policy's key: ``unit``, ``household``."""
         named = {"unit": self.unit, "household": self.household}
         return {key: column for key, column in named.items() if column is not None}
 
     @property
     def counted_units(self) -> dict[str, str]:
-        """The same without those of whom the sample takes one record each: there a record is a person."""
+        """The same without the unit of which the sample takes one record each: there a record is a person."""
         alone = None if self.sample is None else self.sample.one_per
         return {key: column for key, column in self.units.items() if key != alone}
 
     @property
     def techniques(self) -> dict[str, Technique]:
-        """The technique of each attribute that has one."""
+        """The techniques by attribute."""
         return {name: one.technique for name, one in self.attributes.items() if one.technique is not None}
 
     def names(self, role: Role) -> tuple[str, ...]:
-        """Return the attributes of one role in the order of the policy, which is that of importance."""
+        """Return the attributes of one role in the order of the policy, the most important first."""
         return tuple(name for name, attribute in self.attributes.items() if attribute.role == role)
 
     @classmethod
     def load(cls, policy: str | Path | Mapping[str, Any] | Policy, folder: Path | None = None) -> Policy:
-        """Read a policy from a YAML or JSON file or a mapping; every mistake in it is reported at once.
+        """Read a policy from a YAML or JSON file or a mapping; one error lists all mistakes.
 
-        Relative paths start where the file is, those of a mapping in *folder*.
+        Relative paths refer to the file's folder or, for a mapping, to *folder*.
         """
         if isinstance(policy, Policy):
             return policy
-        from shoal.policy.reading import PolicyReader  # which makes policies
+        from shoal.policy.reading import PolicyReader  # imports this module
 
         if isinstance(policy, Mapping):
             return PolicyReader("policy", {}, folder or Path()).policy(policy)
@@ -142,7 +128,7 @@ class Policy:
 
 
 class AttributeOptions(Parameters):
-    """What a policy may say of one attribute, its taxonomy and its items aside."""
+    """The options of an attribute without taxonomy, items and technique."""
 
     role: WrittenRole = Field(
         description="identifier: never published; quasi: known to others; sensitive: to be protected; "
@@ -162,12 +148,12 @@ class AttributeOptions(Parameters):
         default=None,
         description="how much values and groups of a quasi attribute count in the order of sweep, by their labels",
     )
-    description: str | None = Field(default=None, description="what the column means, for the data dictionary")
-    same_as: str | None = Field(default=None, description="what earlier releases in the ledger call the column")
+    description: str | None = Field(default=None, description="meaning of the column, shown in the data dictionary")
+    same_as: str | None = Field(default=None, description="name of the column in earlier releases of the ledger")
 
 
 class Acceptance(Parameters):
-    """A finding that the data holder accepts, and why."""
+    """A finding that the data holder accepts, with the reason."""
 
     finding: str = Field(description="the finding's id, like isolating-columns")
     about: tuple[str, ...] = Field(default=(), description="the columns that it may be about")
@@ -181,17 +167,17 @@ class Acceptance(Parameters):
         return reason.strip()
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it accepts a finding: everything that this is about is named."""
+        """Whether the acceptance names the finding and all columns that the finding is about."""
         return finding.id == self.finding and set(finding.about) <= set(self.about)
 
 
 class ReleaseOptions(Parameters):
-    """What a review board must know of a release and no table says."""
+    """Information about a release for a review board."""
 
     title: str | None = Field(default=None, description="the title of the published table")
     owner: str | None = Field(default=None, description="who is responsible for the data")
     recipient: str | None = Field(default=None, description="who receives them, and under which agreement")
-    purpose: str | None = Field(default=None, description="what they may be used for")
+    purpose: str | None = Field(default=None, description="the purpose for which they may be used")
     threshold: float | None = Field(
         default=None, gt=0, le=1, description="largest acceptable chance of finding a known person's record, like 0.09"
     )
@@ -201,11 +187,11 @@ class ReleaseOptions(Parameters):
 
 
 class TableOptions(Parameters):
-    """What a policy says of the table as a whole."""
+    """The options of the table as a whole."""
 
     missing: Literal["category", "drop"] = Field(
         default="category",
-        description="category: a missing value is a value of its own; drop: records with one are left out",
+        description="category: missing is one of the values; drop: records with missing values are left out",
     )
     max_withheld: float = Field(
         default=0.0, ge=0, lt=1, description="largest share of records that may be withheld for a better table"
@@ -213,18 +199,18 @@ class TableOptions(Parameters):
     max_generalized: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={},
         description="largest share of the published records whose value of a sensitive attribute may be generalized, "
-        "by attribute; without it there is no limit. Only sweep does that, for tau-l-diversity",
+        "by attribute; unlimited by default. Only sweep generalizes them, for tau-l-diversity",
     )
     unit: str | None = Field(
         default=None, description="the identifier that names the person, if one person may have many records"
     )
     household: str | None = Field(default=None, description="the identifier that names the household")
     accept: tuple[Acceptance, ...] = Field(default=(), description="findings that the data holder accepts, and why")
-    release: ReleaseOptions = Field(default=ReleaseOptions(), description="what the reports say about the release")
+    release: ReleaseOptions = Field(default=ReleaseOptions(), description="information about the release for reports")
 
 
 def policy_schema() -> dict[str, Any]:
-    """Return the JSON Schema of policies, put together from what models, methods and builders declare."""
+    """Return the JSON Schema of policies, composed of the schemas of models, methods, techniques and builders."""
 
     def one_of(package: str, base: type[Any]) -> dict[str, Any]:
         return {
@@ -263,7 +249,7 @@ def policy_schema() -> dict[str, Any]:
 
 
 def _schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of one model, with definitions where they are used: references would end at its own root."""
+    """Return the schema of a pydantic model with its definitions inserted, because references would not resolve."""
     schema = kind.model_json_schema()
     definitions = schema.pop("$defs", {})
 

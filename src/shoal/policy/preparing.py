@@ -1,4 +1,4 @@
-"""The source as a policy's sample, techniques and baskets leave it, and the policy of what is left."""
+"""Applying a policy's sample, techniques and baskets to the source, and adapting the policy to the result."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from shoal.taxonomies.tree import free_label
 
 
 def change_source(policy: Policy, source: Source, chance: Chance) -> tuple[Policy, Source]:
-    """Return policy and source after sampling and techniques, which every later step takes for the given ones.
+    """Return policy and source after sampling and techniques; all later steps use these.
 
-    An identifier whose values became tokens is insensitive from here on. If classes of records are promised anything,
-    no identifier may have the same token twice: the records of a class could else be one person's. With a seed,
-    another policy draws anew: noise of two widths would else be taken off by comparing both releases, and tokens of
-    two releases would be the same. Models of values must hold for true values too, if chance or another record decided
-    a sensitive value: the source keeps such values in further columns.
+    Identifiers that become tokens are insensitive afterwards. If the policy has models, such an identifier must not
+    repeat a token: otherwise the records of a class could belong to one person.
+
+    With a seed, randomness depends on the policy. Otherwise comparing two releases with different noise would remove
+    the noise, and two releases would have the same tokens.
+
+    If chance or another record decides a sensitive value, models must also hold for the true values, which the source
+    keeps in further columns.
     """
     chance = chance_of(policy, chance)
     if policy.sample is not None:
@@ -53,7 +56,7 @@ def change_source(policy: Policy, source: Source, chance: Chance) -> tuple[Polic
 
 
 def chance_of(policy: Policy, chance: Chance, purpose: str = "") -> Chance:
-    """Return the chance of one purpose of one policy: with a seed, draws of other policies tell nothing of it."""
+    """Return randomness for one purpose of one policy, independent of other policies' if there is a seed."""
     if not chance.seeded:
         return chance
     techniques = [technique.model_dump_json(exclude={"key"}) for technique in policy.techniques.values()]
@@ -62,7 +65,7 @@ def chance_of(policy: Policy, chance: Chance, purpose: str = "") -> Chance:
 
 
 def unfold_baskets(policy: Policy, source: Source) -> tuple[Policy, Source]:
-    """Return policy and source with attributes in place of every column that has ``items``; else both as they are."""
+    """Replace every column that has ``items`` by attributes, in policy and source."""
     options = {name: attribute.items for name, attribute in policy.attributes.items() if attribute.items is not None}
     if not options:
         return policy, source

@@ -1,4 +1,4 @@
-"""One streaming pass over a table: what each column looks like, in counts, and how its values want to be read."""
+"""Profiles of columns from one pass over a table, and finding out how the table must be read."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from shoal.sources.delimited import find_encoding
 from shoal.sources.opening import is_delimited, open_source
 from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 
-MOST_DISTINCT = 100_000  # distinct values of a column are counted exactly up to here
+MOST_DISTINCT = 100_000  # distinct values of a column that are counted exactly
 FORMATS = ("", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")  # of dates; "" is ISO
 _RARE_FORMATS = ("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%d-%b-%Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", ", %H:%M", "T%H:%M:%S")
 _DATE_LIKE = r"^[0-9]{1,4}[-./ ]([0-9]{1,2}|[A-Za-z]{3,9})[-./ ][0-9]{2,4}\b|^[A-Za-z]{3,9} [0-9]{1,2}, [0-9]{4}\b"
 _EARLIEST = -354_285  # days from 1970 back to the year 1000
-_DATED = 0.9  # share of the records whose texts are dates if the column holds dates
-_OLD = range(90, 97)  # ages: if 99 has many more records than any of these, it means missing
-_FEW = 1000  # values that are looked at before the rest
+_DATED = 0.9  # share of a column's records with dates, from which it is a column of dates
+_OLD = range(90, 97)  # ages: if many more records have 99 than any of these, 99 means missing
+_FEW = 1000  # values that are examined before the rest
 _MOST_THREADS = 8
 _LEADING_ZERO = "^0[0-9]"
 _DIGITS = "^[0-9]+$"
 _WORDS = r"\S\s+\S+\s+\S"
 _LONGEST = 24  # characters of a text that means missing
-_SHORT = 2  # characters of one that does so among numbers, whatever it says
-_FEW_WORDS = 3  # markers of one column
-_WIDE_GAP = 0.2  # between a marker and all other numbers, of the range of these
+_SHORT = 2  # characters of any text that means missing among numbers
+_FEW_WORDS = 3  # markers in one column
+_WIDE_GAP = 0.2  # between a marker and all other numbers, as a share of their range
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|([0-9]{1,3}([.][0-9]{3})+|[0-9]+),[0-9]+)")
 _WITH_COMMA = re.compile(r"[+-]?([0-9]{1,3}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?")
 _DECIMAL_COMMA = re.compile(r",([0-9]{1,2}|[0-9]{4,})$")
@@ -58,32 +58,32 @@ Kind = Literal["empty", "truth", "whole", "decimal", "date", "text"]
 
 @dataclass(slots=True, eq=False)
 class ColumnProfile:
-    """What one pass says of a column, batch by batch; values are kept for checking only and never shown."""
+    """Facts about a column from one pass over its batches; the values are never shown."""
 
     name: str
     arrow_type: pa.DataType
     dictionary: GrowingDictionary = field(default_factory=GrowingDictionary)
     counts: IntArray = field(
         default_factory=lambda: np.zeros(1, dtype=np.int64)
-    )  # (n + 1,) those without a value first
+    )  # (n + 1,) records of each value, the first of missing
     exact: bool = True  # whether all distinct values were counted
     whole: bool = True
     decimal: bool = True
     date_formats: tuple[str, ...] = FORMATS  # that fit every value
     mixed_formats: dict[str, int] = field(default_factory=dict)  # records by format, if no format fits every value
-    lowest: float = math.inf  # of numbers, or of days since 1970
+    lowest: float = math.inf  # number, or day since 1970
     highest: float = -math.inf
     lengths: set[int] = field(default_factory=set)  # the shortest and the longest of each batch
     digits_only: bool = True
     leading_zeros: bool = False
-    wordy: bool = False  # texts of three words and more
-    n_characters: int = 0  # of all values that were looked at
+    wordy: bool = False  # whether there are texts of three words or more
+    n_characters: int = 0  # of all examined values
     n_rows: int = 0
     n_missing: int = 0
-    n_values: int = 0  # that were looked at
+    n_values: int = 0  # examined
 
     def see(self, column: pa.Array) -> None:
-        """Take the next rows."""
+        """Add the rows of a batch."""
         indices, values = factor_column(column)
         present = np.bincount(indices + 1, minlength=len(values) + 1)
         self.n_rows += len(indices)
@@ -92,12 +92,12 @@ class ColumnProfile:
         if not used.all():
             values = values.filter(pa.array(used))
         new = self._remember(values, present[np.append(True, used)])
-        for part in (new[:_FEW], new[_FEW:]):  # what a few values rule out is not asked of all the others
+        for part in (new[:_FEW], new[_FEW:]):  # the first part rules out types that need not be tried on the rest
             if len(part):
                 self._look(part)
 
     def _remember(self, values: pa.Array, records: IntArray) -> pa.Array:
-        """Count values, of which *records* are (n_values + 1,), until there are too many; return those that are new."""
+        """Count values with (n_values + 1,) *records* until there are too many; return the new values."""
         if not self.exact:
             return values
         known = self.dictionary.size
@@ -106,12 +106,12 @@ class ColumnProfile:
             self.exact = False
         counts = np.zeros(self.dictionary.size, dtype=np.int64)
         counts[: len(self.counts)] = self.counts
-        counts[codes] += np.append(records[1:], records[0])  # codes of one batch differ
+        counts[codes] += np.append(records[1:], records[0])  # the codes of a batch are distinct
         self.counts = counts
         return values.filter(pa.array(codes[:-1] >= known))
 
     def _look(self, values: pa.Array) -> None:
-        """Rule out what these values, at least one, cannot be."""
+        """Rule out the types and formats that do not fit these values."""
         self.n_values += len(values)
         if self.decimal:
             numbers, numeric = decimal_numbers(values)
@@ -146,7 +146,7 @@ class ColumnProfile:
         self.date_formats = tuple(fitting)
 
     def find_formats(self) -> None:
-        """Read texts as dates with a time of day, in rarer formats, or in several formats."""
+        """Try to read texts as dates with a time of day, in rarer formats, or in several formats."""
         values, records = texts(self.values), self.records
         like = pc.match_substring_regex(values, _DATE_LIKE).to_numpy(zero_copy_only=False)
         if records[like].sum() < _DATED * records.sum():
@@ -174,22 +174,21 @@ class ColumnProfile:
 
     @property
     def n_distinct(self) -> int:
-        """How many values there are, or at least so many if they are not exact."""
+        """The number of distinct values, a lower bound if it is not exact."""
         return len(self.records)
 
     @property
     def n_unique(self) -> int:
-        """How many values belong to one record, as far as they were counted."""
+        """The number of values with a single record, among those counted."""
         return int((self.counts[1:] == 1).sum())
 
     @property
     def distinct_share(self) -> float:
-        """Distinct values over records with a value, as far as they were counted."""
+        """Distinct values divided by records with a value, among those counted."""
         return self.n_distinct / max(int(self.records.sum()), 1)
 
     @property
     def kind(self) -> Kind:
-        """What the values are."""
         if self.n_missing == self.n_rows:
             return "empty"
         if pa.types.is_boolean(self.arrow_type):
@@ -202,14 +201,14 @@ class ColumnProfile:
 
     @property
     def length(self) -> int | None:
-        """The length of every text, or the most digits of whole numbers."""
+        """The common length of all texts, or the largest number of digits of integers."""
         if pa.types.is_integer(self.arrow_type):
             return max(self.lengths, default=None)
         return next(iter(self.lengths)) if len(self.lengths) == 1 else None
 
 
 def _read_days(values: pa.Array, form: str) -> tuple[IntArray, BoolArray]:
-    """Read dates in one format; a text whose year has two digits does not fit a format with four."""
+    """Parse dates in one format; a text with a two-digit year does not fit a format with four digits."""
     number, valid = days(values, form or None)
     return number, valid & (number >= _EARLIEST) if is_text(values.type) else valid
 
@@ -217,9 +216,9 @@ def _read_days(values: pa.Array, form: str) -> tuple[IntArray, BoolArray]:
 def profile_source(
     data: object, options: SourceOptions, progress: Progress
 ) -> tuple[Source, SourceOptions, tuple[ColumnProfile, ...]]:
-    """Open a table as its content asks for, read it, and once more if it wants to be read in another way.
+    """Open a table, find out how it must be read, and profile it.
 
-    What *options* say stays; what they leave open (encoding, blanks, decimal commas, missing markers) is found.
+    Properties that *options* set are kept. The others are found: encoding, blanks, decimal commas, missing markers.
     """
     source, options, profiles = look_first(data, options, progress)
     found = find_reading(profiles, options)
@@ -232,7 +231,7 @@ def profile_source(
 def look_first(
     data: object, options: SourceOptions, progress: Progress
 ) -> tuple[Source, SourceOptions, tuple[ColumnProfile, ...]]:
-    """Open a table in the encoding that fits and read it with nothing else found out yet."""
+    """Open a table with a suitable encoding and profile it without other conversions."""
     if "encoding" not in options.model_fields_set and is_delimited(data):
         options = options.model_copy(update={"encoding": find_encoding(Path(str(data)))})
     source = open_source(data, options)
@@ -240,12 +239,12 @@ def look_first(
 
 
 def profile_columns(source: Source, progress: Progress) -> tuple[ColumnProfile, ...]:
-    """Read the table once and describe each of its columns."""
+    """Read the table once and return a profile of each column."""
     profiles = tuple(ColumnProfile(column.name, column.type) for column in source.schema)
     threads = min(os.cpu_count() or 1, _MOST_THREADS)
     with ThreadPoolExecutor(threads) as pool, progress.step("looking", source.n_rows) as step:
         for batch in source.batches(dictionary=source.schema.names):
-            deque(pool.map(ColumnProfile.see, profiles, batch.columns), maxlen=0)  # the first error is raised here
+            deque(pool.map(ColumnProfile.see, profiles, batch.columns), maxlen=0)  # raises the first error
             step.advance(batch.num_rows)
         written = [one for one in profiles if one.kind == "text" and is_text(one.arrow_type)]
         deque(pool.map(ColumnProfile.find_formats, written), maxlen=0)
@@ -253,9 +252,9 @@ def profile_columns(source: Source, progress: Progress) -> tuple[ColumnProfile, 
 
 
 def find_reading(profiles: tuple[ColumnProfile, ...], options: SourceOptions) -> SourceOptions:
-    """Return the options with blanks to drop, numbers with a decimal comma, and the markers that mean missing.
+    """Return the options with the trimming, decimal commas and missing markers that the values suggest.
 
-    A marker that means missing wherever it occurs stands under ``missing``, another under ``missing_in``.
+    A marker that means missing in every column with it is listed under ``missing``, another under ``missing_in``.
     """
     values = {profile.name: _count_texts(profile) for profile in profiles}
     padded = any(text != text.strip() for counts in values.values() for text in counts)
@@ -270,7 +269,7 @@ def find_reading(profiles: tuple[ColumnProfile, ...], options: SourceOptions) ->
     }
     commas = [name for name, left in numeric.items() if any("," in text for text in left)]
     if not any(_DECIMAL_COMMA.search(text) for name in commas for text in numeric[name]):
-        commas = []  # each comma stands before just three digits: perhaps it separates thousands
+        commas = []  # every comma precedes three digits, so it may separate thousands
     everywhere = {
         marker
         for marker in set().union(*markers.values())
@@ -290,10 +289,10 @@ def find_reading(profiles: tuple[ColumnProfile, ...], options: SourceOptions) ->
 
 
 def find_markers(counts: Mapping[str, int], name: str = "") -> frozenset[str]:
-    """Return the values of a column that look as if they meant missing, given how often each text occurs.
+    """Return the values of a column that probably mean missing, given the number of records of each text.
 
-    They are texts that say so, lone words among numbers, a few negative numbers where all others are not, and 99, 999
-    or the like far above all others.
+    They are words for missing, a few short words among numbers, a few negative numbers among positive ones, and 99, 999
+    or the like far above all other numbers.
 
     >>> sorted(find_markers({"17": 9, "21": 7, "64": 8, "-9": 2, "n/a": 1, "999": 3}))
     ['-9', '999', 'n/a']
@@ -319,9 +318,9 @@ def find_markers(counts: Mapping[str, int], name: str = "") -> frozenset[str]:
 
 
 def find_candidates(profiles: tuple[ColumnProfile, ...]) -> dict[str, dict[str, int]]:
-    """Return the values that may mean missing, with their records, by columns of a table that was read as it is.
+    """Return the values that may mean missing and their records, by column of a table that was read without options.
 
-    They are the markers of each column, short texts among longer ones, and whatever is one of these in another column.
+    They are the markers of each column, short texts among longer ones, and the markers of any other column.
 
     >>> import pyarrow as pa
     >>> smoking = ColumnProfile("smoker", pa.string())
@@ -340,14 +339,14 @@ def find_candidates(profiles: tuple[ColumnProfile, ...]) -> dict[str, dict[str, 
 
 
 def _find_odd_numbers(numbers: Mapping[str, float], counts: Mapping[str, int]) -> set[str]:
-    """Return the repeated numbers that stand apart from all others and are usual for what is not known."""
+    """Return repeated numbers that are usual codes for missing and far from all others."""
     repeated = {text for text in numbers if counts[text] > 1}
     below = {text for text, number in numbers.items() if number < 0}
     odd = below if len(below) <= _FEW_WORDS and all(map(_BELOW.fullmatch, below)) and below <= repeated else set()
     rising = sorted(numbers.keys() - below, key=numbers.__getitem__)
     for pattern, is_code in ((_ABOVE, False), (_ABOVE_CODES, True)):
         n_above = next((i for i, text in enumerate(reversed(rising)) if not pattern.fullmatch(text)), 0)
-        for place in range(len(rising) - n_above, len(rising)):  # the lowest of them may be an ordinary value
+        for place in range(len(rising) - n_above, len(rising)):  # the lowest of them may be ordinary values
             usual = [numbers[text] for text in rising[:place]]
             gap = numbers[rising[place]] - usual[-1]
             wide = gap > max(1.0, _WIDE_GAP * (usual[-1] - usual[0]))
@@ -358,7 +357,7 @@ def _find_odd_numbers(numbers: Mapping[str, float], counts: Mapping[str, int]) -
 
 
 def _count_texts(profile: ColumnProfile) -> dict[str, int]:
-    """Return how often each text or number occurs, as far as they were counted."""
+    """Return the records of each text or number that was counted."""
     kind = profile.arrow_type
     if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return {}
@@ -375,15 +374,15 @@ def _strip(counts: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What the words of a column's name say, and texts that are no ordinary values."""
+    """Words in the names of columns, and texts with a known meaning."""
 
-    columns: dict[str, re.Pattern[str]]  # by what such columns are about
-    units: dict[str, re.Pattern[str]]  # names of keys, by what they identify
-    texts: dict[str, frozenset[str]]  # that mean missing, yes or no, months, weekdays
+    columns: dict[str, re.Pattern[str]]  # by topic
+    units: dict[str, re.Pattern[str]]  # names of keys, by the unit that they identify
+    texts: dict[str, frozenset[str]]  # by meaning: missing, truth, months, weekdays, ...
     scales: tuple[tuple[str, ...], ...]
 
     def find_topics(self, name: str) -> frozenset[str]:
-        """Return what a column is about, by its name.
+        """Return the topics of a column's name.
 
         >>> sorted(read_vocabulary().find_topics("birthYear"))
         ['birth', 'date', 'year']
@@ -392,7 +391,7 @@ class Vocabulary:
         return frozenset(topic for topic, known in self.columns.items() if any(map(known.fullmatch, found)))
 
     def find_unit(self, name: str) -> str | None:
-        """Return the kind of unit that a column identifies if its whole name is the name of a key.
+        """Return the unit that a column identifies if its whole name is the name of a key.
 
         >>> [read_vocabulary().find_unit(name) for name in ("custid", "id_menage", "patient age")]
         ['person', 'household', None]
@@ -403,7 +402,6 @@ class Vocabulary:
 
 @cache
 def read_vocabulary() -> Vocabulary:
-    """Read the words, once."""
     listed = yaml.safe_load(resources.files("shoal.policy").joinpath("vocabulary.yaml").read_text("utf-8"))
     return Vocabulary(
         {topic: _compile(known) for topic, known in listed["columns"].items()},
@@ -419,7 +417,7 @@ def _compile(known: str) -> re.Pattern[str]:
 
 
 def _compile_unit(known: str, keys: dict[str, str]) -> re.Pattern[str]:
-    """Match a unit between words for a key; a word with + before it is a unit only next to one of these."""
+    """Compile a pattern of a unit's names with words for a key around them; a word after + needs one of these."""
     key, ending = (f"(?:{'|'.join(keys[part].split())})" for part in ("affixes", "endings"))
     free = "|".join(word for word in known.split() if word[0] != "+") or "(?!)"
     bound = "|".join(word[1:] for word in known.split() if word[0] == "+") or "(?!)"
@@ -427,7 +425,7 @@ def _compile_unit(known: str, keys: dict[str, str]) -> re.Pattern[str]:
 
 
 def fold(text: str) -> str:
-    """Return a text without case, accents and blanks around it.
+    """Return a text without case, accents and surrounding blanks.
 
     >>> fold(" Größe "), fold("Sí")
     ('grosse', 'si')
@@ -440,7 +438,7 @@ def fold(text: str) -> str:
 
 
 def words(name: str) -> frozenset[str]:
-    """Return the words of a column's name, and the name as one word, both with and without an e for an umlaut.
+    """Return the words of a column's name and the name as one word, each with and without e after a, o and u.
 
     >>> sorted(words("Date_of-birthDay")), sorted(words("diag_1"))
     (['birth', 'birthday', 'date', 'dateofbirthday', 'day', 'of'], ['1', 'diag', 'diag1'])
@@ -448,4 +446,4 @@ def words(name: str) -> frozenset[str]:
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+", name)
     pieces = [piece for piece in re.split(r"[\W_]+", name) if piece]
     found = [fold(word) for word in [*parts, *pieces, "".join(pieces)]]
-    return frozenset([*found, *(re.sub("([aou])e", r"\1", word) for word in found)])  # ae for an umlaut
+    return frozenset([*found, *(re.sub("([aou])e", r"\1", word) for word in found)])  # ae may be written for an umlaut

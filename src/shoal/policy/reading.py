@@ -1,4 +1,4 @@
-"""From a document to a policy: every mistake in it is found, each reported with its line or key."""
+"""Reading a policy document: every mistake is reported with its line or key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ B = TypeVar("B", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class _Kind(Generic[B]):
-    """A kind of component that a policy names, where it is found, and an example for messages."""
+    """A kind of component that policies name, with an example for messages."""
 
     what: str
     package: str
@@ -54,14 +54,14 @@ _TAXONOMY = _Kind(
 
 
 def _choose_role(options: AttributeOptions) -> Role:
-    """Return what becomes of an attribute: a survey weight is left out unless the policy says how it is published."""
+    """Return the role of an attribute; a survey weight is left out unless the policy publishes it."""
     if options.role == "weight":
         return "insensitive" if options.publish in ("rounded", "as-is") else "identifier"
     return "identifier" if options.role == "drop" else options.role
 
 
 class PolicyReader:
-    """Turns a document into a policy and collects what is wrong with it, each with its line or key."""
+    """Converts a document to a policy and collects its mistakes with their lines or keys."""
 
     NESTED = ("taxonomy", "items", "technique")
     KEYS = ("attributes", "privacy", "method", *TableOptions.model_fields, "sample", "source")
@@ -78,10 +78,10 @@ class PolicyReader:
             raise PolicyError(f"{self._name}: a policy is a mapping with the keys {', '.join(self.KEYS)}")
         for key in document:
             if key == "survey_weight":
-                self._note((key,), f"is not a key any more; write attributes: {{{document[key]}: {{role: weight}}}}")
+                self._note((key,), f"is no longer a key; write attributes: {{{document[key]}: {{role: weight}}}}")
             elif key not in self.KEYS:
                 self._note((str(key),), f"unknown key {str(key)!r}{did_you_mean(str(key), self.KEYS)}")
-        # What is not valid is noted, and read on as if it were not there: every mistake is found at once.
+        # Invalid entries are noted and replaced by defaults, in order to find all mistakes.
         given = {key: document[key] for key in TableOptions.model_fields if key in document}
         table = self._valid(TableOptions, given, ()) or TableOptions()
         source = self._valid(SourceOptions, document.get("source") or {}, ("source",)) or SourceOptions()
@@ -126,22 +126,17 @@ class PolicyReader:
                 continue
             plain = {key: value for key, value in options.items() if key not in self.NESTED}
             valid = self._valid(AttributeOptions, plain, here, also=self.NESTED)
-            items = None
-            if options.get("items") is not None:
-                items = self._valid(ItemOptions, options["items"], (*here, "items"))
-            builder = None
-            if options.get("taxonomy") is not None:
-                builder = self._component(_TAXONOMY, options["taxonomy"], (*here, "taxonomy"))
-            technique = None
-            if options.get("technique") is not None:
-                technique = self._component(_TECHNIQUE, options["technique"], (*here, "technique"))
+            nested = {key: options.get(key) for key in self.NESTED}
+            items = None if nested["items"] is None else self._valid(ItemOptions, nested["items"], (*here, "items"))
+            builder = self._component(_TAXONOMY, nested["taxonomy"], (*here, "taxonomy"))
+            technique = self._component(_TECHNIQUE, nested["technique"], (*here, "technique"))
             if valid is not None and valid.role == "drop":
                 for key in (key for key in (*self.NESTED, "publish") if key in options):
                     self._note((*here, key), "is of no use for a column that is left out")
                 self._dropped.append(str(name))
             elif valid is not None:
                 if valid.role in ("identifier", "insensitive", "weight") and builder is not None:
-                    self._note(here, f"an attribute of role {valid.role} has no use for a taxonomy")
+                    self._note(here, f"an attribute of role {valid.role} cannot have a taxonomy")
                 if items is not None and (valid.role != "quasi" or builder is not None):
                     self._note(here, "an attribute with items has the role quasi and no taxonomy")
                 own = valid.weight, valid.description, items, technique, valid.same_as, valid.value_weights
@@ -159,7 +154,7 @@ class PolicyReader:
         return attributes
 
     def _check_weight(self, options: AttributeOptions, technique: Technique | None, place: Place) -> None:
-        """Note a survey weight that is to be published in no way that is known, and publish of anything else."""
+        """Note a survey weight without a valid way of publishing it, and ``publish`` of other roles."""
         if options.role != "weight":
             if options.publish is not None:
                 self._note((*place, "publish"), f"is for the role weight, not {options.role}")
@@ -168,10 +163,10 @@ class PolicyReader:
         if options.publish == "rounded" and not rounded:
             self._note(place, "rounded to what? Add technique: {rounding: {base: 50}}, with a base that fits")
         elif technique is not None and not (rounded and options.publish == "rounded"):
-            self._note(place, "a survey weight has no technique but rounding; then write publish: rounded")
+            self._note(place, "the only technique for a survey weight is rounding; then write publish: rounded")
 
     def _check_technique(self, attribute: AttributePolicy, place: Place) -> None:
-        """Note a technique that makes no sense for what the attribute is."""
+        """Note a technique that does not fit the attribute."""
         technique = attribute.technique
         if technique is None:
             return
@@ -181,10 +176,10 @@ class PolicyReader:
         if attribute.items is not None:
             self._note(place, "an attribute with items has no technique")
         if technique.makes_tokens and attribute.taxonomy is not None:
-            self._note(place, f"{technique.name} leaves tokens, which have no taxonomy; take one of the two out")
+            self._note(place, f"{technique.name} makes tokens, which have no taxonomy; remove one of the two")
 
     def _check_carried(self, attributes: Mapping[str, AttributePolicy]) -> None:
-        """Note techniques that cannot treat their column, or one that they would change with it."""
+        """Note techniques that cannot change their column, and columns that two techniques change."""
         techniques = {name: one.technique for name, one in attributes.items() if one.technique is not None}
         published = [name for name, one in attributes.items() if one.role != "identifier" and one.items is None]
         taken = set(techniques)
@@ -196,13 +191,13 @@ class PolicyReader:
             for other in technique.carried:
                 self._check_known(place, other, published, "a published attribute of single values")
                 if other in taken:
-                    self._note(place, f"changes {other!r} too, which another technique changes; leave one of them out")
+                    self._note(place, f"also changes {other!r}, which another technique changes; remove one of them")
                 taken.add(other)
 
     def _check_changed(
         self, method: Method | None, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
     ) -> None:
-        """Note techniques, items and samples under a method whose promise is about the table as it was given."""
+        """Note techniques, items and samples if the method's guarantee is about the original table."""
         if method is None or not method.draws_rows:
             return
         changes = [f"the technique of {name!r}" for name, one in attributes.items() if one.technique is not None]
@@ -212,7 +207,7 @@ class PolicyReader:
             self._note(("method",), f"{method.name} needs the original records; remove {changes[0]}")
 
     def _check_items(self, attributes: Mapping[str, AttributePolicy]) -> None:
-        """Note attributes that would take the place of baskets under a name that another one has."""
+        """Note attributes from baskets whose name another attribute has."""
         taken = set(attributes)
         for name, attribute in attributes.items():
             derived = () if attribute.items is None else attribute.items.names(name)
@@ -224,7 +219,7 @@ class PolicyReader:
     def _check_units(
         self, table: TableOptions, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
     ) -> None:
-        """Note people's columns that are no identifiers, and a sample by one that is not named."""
+        """Note units that are not identifiers, and a sample by a unit that is not declared."""
         named = {"unit": table.unit, "household": table.household}
         if sample is not None and sample.one_per is not None and named.get(sample.one_per) is None:
             self._note(("sample", "one_per"), f"the policy does not say which column is the {sample.one_per}")
@@ -235,12 +230,10 @@ class PolicyReader:
                 self._check_known((key,), name, identifiers, "an identifier of the policy", advice)
                 technique = attributes[name].technique if name in attributes else None
                 if technique is not None and not technique.consistent:
-                    self._note(
-                        (key,), f"{technique.name} leaves nothing by which to distinguish people; use a pseudonym"
-                    )
+                    self._note((key,), f"{technique.name} removes the values that distinguish people; use a pseudonym")
 
     def _check_accepted(self, table: TableOptions, attributes: Mapping[str, AttributePolicy]) -> None:
-        """Note what is accepted and cannot be found: findings and columns that do not exist."""
+        """Note accepted findings and columns that do not exist."""
         derived = [one for name, own in attributes.items() if own.items is not None for one in own.items.names(name)]
         columns = [*attributes, *derived]
         for number, accepted in enumerate(table.accept):
@@ -250,7 +243,7 @@ class PolicyReader:
                 self._check_known((*place, "about"), name, columns, "a known column", _list_known(columns))
 
     def _check_known(self, place: Place, name: str, known: Collection[str], what: str, otherwise: str = "") -> None:
-        """Note a name that is not *what* it should be, with the nearest one that is, or *otherwise* other advice."""
+        """Note a name that is not *what* it should be, with the nearest known name or *otherwise* other advice."""
         if name not in known:
             self._note(place, f"{name!r} is not {what}{did_you_mean(name, known) or otherwise}")
 
@@ -268,7 +261,7 @@ class PolicyReader:
                 self._note(place, f"{method.name} {why}; say so with privacy: []")
                 return []
         if method is None and given == []:
-            return []  # what is wrong with the method has been noted; whether it needs models is not known
+            return []  # the method is invalid, so it is not known whether it needs models
         if not isinstance(given, list | tuple) or not given:
             self._note(place, "must list at least one model, e.g. [{k-anonymity: {k: 5}}]")
             return []
@@ -292,16 +285,16 @@ class PolicyReader:
             self._check_known((*place, "attribute"), name, sensitive, "a sensitive attribute", advice)
 
     def _check_population(self, model: PrivacyModel, attributes: Mapping[str, AttributePolicy], place: Place) -> None:
-        """Note a model that looks people up by values which a technique changes."""
+        """Note a population model whose quasi values a technique changes."""
         techniques = {name: one.technique for name, one in attributes.items() if one.technique is not None}
         changed = [name for name in list_changed(techniques) if name in attributes and attributes[name].role == "quasi"]
         if model.sees == "population" and changed:
-            self._note(
-                place, f"looks people up by their quasi values, and the technique of {changed[0]!r} changes them"
-            )
+            self._note(place, f"finds people by their quasi values, which the technique of {changed[0]!r} changes")
 
     def _component(self, kind: _Kind[B], given: Any, place: Place) -> B | None:
-        """Read a model, method, technique or taxonomy: one name with its parameters."""
+        """Read a model, method, technique or taxonomy: a name with parameters; None for an optional one."""
+        if given is None and kind in (_TAXONOMY, _TECHNIQUE):
+            return None
         if isinstance(given, str):
             name, parameters = given, None
         elif isinstance(given, Mapping) and len(given) == 1:
@@ -345,7 +338,7 @@ class PolicyReader:
 
 
 def sentence(problem: dict[str, Any], known: list[str]) -> str:
-    """Say one pydantic error in our words."""
+    """Return the message for a pydantic error."""
     context, received, message = problem.get("ctx", {}), problem.get("input"), str(problem["msg"])
     got = f"; received {received!r}" if isinstance(received, str | int | float | bool) else ""
     match problem["type"]:
@@ -369,7 +362,7 @@ def _list_known(known: Iterable[str]) -> str:
 
 
 def booleans_as_numbers(given: Any, valid: Any) -> Iterator[Place]:
-    """Yield where a boolean was given and something else was understood: pydantic takes true for 1.
+    """Yield the places of booleans that pydantic converted to other types.
 
     >>> list(booleans_as_numbers({"k": True, "widths": [5, False]}, {"k": 1, "widths": (5, 0)}))
     [('k',), ('widths', 1)]

@@ -1,7 +1,7 @@
-"""Tables and queries of databases, named by an address that never shows.
+"""Addresses of tables and queries in databases, which messages never show.
 
 ``postgresql://user@host:5432/clinic#public.stays``, ``sqlite:///stays.db#stays``, ``duckdb:////data/stays.duckdb#stays``:
-what stands after ``#`` is a table, or a query if it begins with SELECT or WITH.
+after ``#`` comes a table, or a query if it begins with SELECT or WITH.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatabaseTable:
-    """A table, a view or the rows of a query in a database; its text never tells the address.
+    """A table, a view or a query in a database; its text representation does not contain the address.
 
     >>> DatabaseTable("postgresql://ann:secret@db.example/clinic", table="public.stays")
     DatabaseTable(PostgreSQL table 'public.stays')
@@ -43,7 +43,7 @@ class DatabaseTable:
     query: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no address of a database, or names no rows."""
+        """Raise if the address is not one of a supported database or the table is not named correctly."""
         scheme = _ADDRESS.match(self.address)
         if scheme is None:
             raise UsageError("a database's address begins with postgresql://, sqlite:/// or duckdb:///")
@@ -53,23 +53,23 @@ class DatabaseTable:
                 f"shoal reads databases at postgresql://, sqlite:/// and duckdb:///, not at {scheme[1]}://{nearest}"
             )
         if "#" in self.address:
-            raise UsageError("an address has no `#` besides that before the table; write %23 for it")
+            raise UsageError("an address has only one `#`, before the table; write %23 for any other")
         if (self.table is None) == (self.query is None):
             raise UsageError("give either a table or a query of the database")
         if self.table is not None and not _NAME.fullmatch(self.table):
             raise UsageError(
-                'the table after `#` is no name; write it as table, schema.table or "a name with a . in it"'
+                'the table after `#` is not a valid name; write it as table, schema.table or "a name with a . in it"'
             )
         if self.kind != "postgresql" and not self.location:
-            raise UsageError(f"the address names no file; write {self.kind}:///path/to/file#table")
+            raise UsageError(f"the address has no file; write {self.kind}:///path/to/file#table")
 
     @classmethod
     def of(cls, text: str) -> DatabaseTable:
         """Read an address with its table or its query after the first ``#``."""
         address, _, asked = text.partition("#")
         if not asked.strip():
-            DatabaseTable(address, table="any")  # first of all, is it an address
-            raise UsageError("the address names no table; add `#table`, `#schema.table` or `#SELECT ...` to it")
+            DatabaseTable(address, table="any")  # reports errors of the address first
+            raise UsageError("the address has no table; add `#table`, `#schema.table` or `#SELECT ...` to it")
         return cls(address, query=asked) if _QUERY.match(asked) else cls(address, table=asked)
 
     @property
@@ -82,18 +82,18 @@ class DatabaseTable:
 
     @property
     def name(self) -> str:
-        """Which rows they are, for messages: the kind of database and the table alone."""
+        """The kind of database and the table, for messages."""
         return f"the {self.title} query" if self.table is None else f"{self.title} table {self.table!r}"
 
     @property
     def location(self) -> str:
-        """The path of the file, as it stands in the address."""
+        """The path of the file."""
         after = self.address.partition("://")[2]
         return after.removeprefix("/")
 
     @property
     def server(self) -> str:
-        """Host and port of the server, which may show when it does not answer."""
+        """Host and port of the server, which the message about a failed connection shows."""
         try:
             split = urlsplit(self.address)
             return f"{split.hostname or 'localhost'}:{split.port or 5432}"
@@ -102,23 +102,21 @@ class DatabaseTable:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Schema and table, or the table alone, without quotes."""
+        """The unquoted parts of the table's name: an optional schema, and the table."""
         found = _PART.findall(self.table or "")
         return tuple(quoted.replace('""', '"') if quoted else bare for quoted, bare in found)
 
     @property
     def relation(self) -> str:
-        """What stands after FROM."""
+        """The SQL text after FROM."""
         if self.query is not None:
             return f"(\n{self.query.rstrip().rstrip(';')}\n) AS asked"
         return quote_name(*self.parts)
 
     def __repr__(self) -> str:
-        """Tell what is read, not from where."""
         return f"DatabaseTable({self.name})"
 
     def __str__(self) -> str:
-        """Tell what is read, not from where."""
         return self.name
 
 
@@ -132,7 +130,7 @@ def is_address(data: object) -> bool:
 
 
 def is_address_as_path(path: str) -> bool:
-    """Whether an address was made a path, which damages it.
+    """Whether a text is an address that was converted to a path, which removes a slash.
 
     >>> is_address_as_path(str(Path("sqlite:///stays.db"))), is_address_as_path("stays.db")
     (True, False)
@@ -141,16 +139,16 @@ def is_address_as_path(path: str) -> bool:
 
 
 def refuse_address_as_path(path: str) -> None:
-    """Raise if an address was made a path; the message does not repeat it."""
+    """Raise if an address was converted to a path, without repeating it."""
     if is_address_as_path(path):
         raise UsageError(
-            "an address of a database stands here in place of a path; where only files can be named, write the table "
-            "to a file first"
+            "a database address was given in place of a path; if only files are accepted here, write the table to a "
+            "file first"
         )
 
 
 def name_of(data: str) -> str:
-    """Return the name of a file, or what of an address may stand in a title.
+    """Return the name of a file, or the part of an address that titles may show.
 
     >>> name_of("data/stays.csv"), name_of("sqlite:///stays.db#stays")
     ('stays.csv', "SQLite table 'stays'")
@@ -159,7 +157,7 @@ def name_of(data: str) -> str:
 
 
 def hide_address(data: str) -> str:
-    """Return a path as it is, and of an address what may show: of a server nothing but the table.
+    """Return the text without server, user and password if it is the address of a server.
 
     >>> hide_address("postgresql://ann:secret@db.example/clinic#stays")
     'postgresql://...#stays'
@@ -171,7 +169,7 @@ def hide_address(data: str) -> str:
 
 
 def quote_name(*names: str) -> str:
-    """Return names as SQL takes them, whatever is in them.
+    """Quote the parts of a name for SQL.
 
     >>> quote_name("public", 'odd "name"')
     '"public"."odd ""name\"""'

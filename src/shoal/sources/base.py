@@ -1,10 +1,12 @@
-"""What a source of records is, how it is read as options say, and the digests of files."""
+"""Sources of records, the options by which they are read, and digests of files."""
 
 from __future__ import annotations
 
 import codecs
 import hashlib
 import importlib
+import itertools
+import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -23,18 +25,18 @@ from shoal.sources.columns import CODES, Cleaning, check_flat, is_text, normal_c
 
 T = TypeVar("T")
 R = TypeVar("R")
-_SETTLED = 5_000_000_000  # nanoseconds after a change; sooner, another one may leave a file's times as they are
+_SETTLED = 5_000_000_000  # nanoseconds; after a more recent change, the next one may leave the file's times unchanged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(ABC):
     """A table that can be read any number of times, always with the same rows in the same order.
 
-    ``name`` stands in messages; ``schema`` holds normal types (see :mod:`shoal.sources.columns`), for
-    delimited files text only; ``n_rows`` is None where only reading would tell.
+    ``name`` is used in messages. ``schema`` has normal types (see :mod:`shoal.sources.columns`), which are all text
+    for delimited files. ``n_rows`` is None if it is not known before the rows are read.
     """
 
-    parses: ClassVar[bool] = False  # whether every pass takes texts apart again, which is slow
+    parses: ClassVar[bool] = False  # whether every pass parses text again, which is slow
 
     name: str
     schema: pa.Schema
@@ -44,10 +46,10 @@ class Source(ABC):
     def batches(
         self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows, columns in the order asked; null is missing; at least one row or an error.
+        """Yield the rows in batches with *columns* in the given order; null means missing.
 
-        Text columns named in *dictionary* come as ``dictionary<int32, string>`` with distinct entries, each
-        batch with a dictionary of its own; all other columns come in the type that ``schema`` says.
+        Text columns in *dictionary* have the type ``dictionary<int32, string>`` with distinct entries and a new
+        dictionary in every batch. All other columns have the type in ``schema``. An empty source is an error.
         """
         wanted = list(self.schema.names if columns is None else columns)
         if not wanted:
@@ -79,40 +81,39 @@ class Source(ABC):
             raise InputError(f"{self.name} has no rows")
 
     def meaning(self, column: str) -> str | None:  # noqa: ARG002
-        """Return what the source itself says of a column, for a draft of a policy; most say nothing."""
+        """Return the source's own description of a column, which drafts of policies include."""
         return None
 
     @abstractmethod
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        """Read batches that hold these columns, in any order and in whatever text types are cheapest."""
+        """Yield batches with these columns, in any order and in the text types that are cheapest to read."""
 
     @abstractmethod
     def digest(self) -> str:
-        """Return the SHA-256 of the source, so that evidence can say which data a release came from."""
+        """Return the SHA-256 of the source, by which evidence names the data of a release."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DerivedSource(Source):
-    """The rows of another source, changed or fewer; its digest is that of the rows as they were given."""
+    """The rows of another source after a change or a selection; the digest is the other source's."""
 
     given: Source
 
     def digest(self) -> str:
-        """Return the digest of the rows as they were given."""
         return self.given.digest()
 
 
-def read_ahead(batches: Iterator[pa.RecordBatch], depth: int = 2) -> Iterator[pa.RecordBatch]:
-    """Yield batches while another thread reads or makes the next ones, at most *depth*."""
+def read_ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:
+    """Yield items while another thread prepares up to *depth* more."""
     with ThreadPoolExecutor(1) as pool:
-        waiting = deque(pool.submit(next, batches, None) for _ in range(depth))
-        while (batch := waiting.popleft().result()) is not None:
-            waiting.append(pool.submit(next, batches, None))
-            yield batch
+        waiting = deque(pool.submit(next, items, None) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(next, items, None))
+            yield item
 
 
 def ahead(pool: ThreadPoolExecutor, items: Iterable[T], work: Callable[[T], R], depth: int) -> Iterator[R]:
-    """Yield ``work(item)`` in order while up to *depth* later ones are under way.
+    """Yield ``work(item)`` in order while up to *depth* later items are being worked on.
 
     >>> with ThreadPoolExecutor(2) as pool:
     ...     list(ahead(pool, [1, 2, 3], lambda number: number * number, depth=1))
@@ -127,8 +128,38 @@ def ahead(pool: ThreadPoolExecutor, items: Iterable[T], work: Callable[[T], R], 
         yield waiting.popleft().result()
 
 
+def join_batches(batches: Iterable[pa.RecordBatch], n_rows: int, n_bytes: float = math.inf) -> Iterator[pa.Table]:
+    """Yield the batches as tables of at least so many rows or bytes, except for the last."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in itertools.chain(batches, [None]):
+        if batch is not None:
+            waiting.append(batch)
+        enough = sum(one.num_rows for one in waiting) >= n_rows
+        if waiting and (enough or batch is None or sum(one.get_total_buffer_size() for one in waiting) >= n_bytes):
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+
+
+def even_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, n_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of *n_rows*, except for the last, copied to new arrays without unused content."""
+    rest = pa.Table.from_batches([], schema)
+    for joined in join_batches(batches, n_rows):
+        rows = pa.concat_tables([rest, joined])
+        whole = rows.num_rows - rows.num_rows % n_rows
+        for start in range(0, whole, n_rows):
+            yield _copy(rows.slice(start, n_rows))
+        rest = rows.slice(whole)
+    if rest.num_rows:
+        yield _copy(rest)
+
+
+def _copy(rows: pa.Table) -> pa.RecordBatch:
+    arrays = [pa.concat_arrays([*column.chunks, pa.nulls(0, column.type)]) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+
+
 def layers(source: Source) -> Iterator[Source]:
-    """Yield the source, what it is derived from, and so on to the one that was given."""
+    """Yield the source, the source it is derived from, and so on to the original one."""
     yield source
     while isinstance(source, DerivedSource):
         source = source.given
@@ -136,7 +167,7 @@ def layers(source: Source) -> Iterator[Source]:
 
 
 class SourceOptions(Parameters):
-    """What cannot be seen from the data itself: the dialect of a text file, a sheet, and the texts that mean missing.
+    """Properties of a source that its data do not show: a text file's dialect, a sheet, the texts that mean missing.
 
     >>> SourceOptions(delimiter=";", missing=["", "?"]).missing
     ['', '?']
@@ -145,14 +176,14 @@ class SourceOptions(Parameters):
     delimiter: str | None = Field(
         default=None, description="character between fields; without it, found among comma, semicolon, tab and |"
     )
-    quote: str = Field(default='"', description="character around quoted fields; empty: there is no quoting")
+    quote: str = Field(default='"', description="character around quoted fields; empty if fields are never quoted")
     encoding: str = Field(default="utf-8", description="character encoding; a UTF-8 byte order mark is dropped")
     header: bool = Field(default=True, description="whether the first record holds the column names")
     names: list[str] | None = Field(
-        default=None, description="column names, in place of the header's or of c1, c2, ... if there is no header"
+        default=None, description="column names; without them the header's, or c1, c2, ... without a header"
     )
     missing: list[str] = Field(
-        default=[""], description="texts that mean missing, in every column; blanks around them count, but see trim"
+        default=[""], description="texts that mean missing in every column; surrounding blanks matter, but see trim"
     )
     missing_in: dict[str, list[str]] = Field(
         default={}, description="texts and numbers that mean missing in one column only, by column: {income: ['-9']}"
@@ -168,17 +199,15 @@ class SourceOptions(Parameters):
 
     @property
     def cleaning(self) -> Cleaning:
-        """What is done to values as they are read."""
         own = {name: tuple(markers) for name, markers in self.missing_in.items()}
         return Cleaning(tuple(self.missing), own, frozenset(self.decimal_comma), self.trim)
 
     @property
     def reading(self) -> dict[str, object]:
-        """What a manifest must say, besides the texts that mean missing everywhere, to read the same values again."""
+        """The entries, apart from ``missing``, that a manifest needs for reading the same values again."""
         return self.model_dump(include={"missing_in", "decimal_comma", "trim"}, exclude_defaults=True)
 
     def check_columns(self, source: Source) -> None:
-        """Raise if a column is named that the source does not have."""
         known = source.schema.names
         for name in (*self.missing_in, *self.decimal_comma):
             if name not in known:
@@ -203,7 +232,7 @@ class SourceOptions(Parameters):
         if character is None or (character == "" and field.field_name == "quote"):
             return character
         if len(character) != 1 or not character.isascii() or character in "\r\n\0":
-            raise ValueError(f"{field.field_name} must be one ASCII character that ends no line, got {character!r}")
+            raise ValueError(f"{field.field_name} must be one ASCII character other than a line end, got {character!r}")
         return character
 
     @model_validator(mode="after")
@@ -214,33 +243,31 @@ class SourceOptions(Parameters):
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A file of a source as it was when it was opened, before any of it was read.
+    """A source's file and its state when it was opened.
 
-    A run reads its source several times. Its digest is asked for once the release is verified, and given only of a file
-    that is still the same: then it is the digest of the bytes that were read. Who asks before has it taken earlier.
+    A run reads its source several times and needs the digest at the end. The digest is returned only if the file has
+    not changed since it was opened; then it is the digest of the bytes that were read.
     """
 
     path: Path
     state: tuple[int, ...]
-    sha256: str  # of a file that had changed just before, whose times may not tell that it changes again; else empty
-    taken: list[str] = field(default_factory=list, compare=False)  # once: the digest
+    sha256: str  # only of a file that was changed just before, whose times may not show another change; otherwise empty
+    taken: list[str] = field(default_factory=list, compare=False)  # the digest, once it was computed
 
     @classmethod
     def of(cls, path: Path) -> OpenedFile:
-        """Remember what a file is now."""
         state = _state(path)
         lately = time.time_ns() - max(state[-2:]) < _SETTLED
         return cls(path, state, file_digest(path) if lately else "")
 
     def digest(self) -> str:
-        """Return the SHA-256 of the file's bytes, or raise if they may be others than those that were read."""
+        """Return the SHA-256 of the file's bytes, or raise if the file changed since it was opened."""
         try:
             if self.sha256 or not self.taken:
                 self.taken[:] = [file_digest(self.path)]
@@ -258,7 +285,7 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def import_optional(module: str, use: str, extra: str) -> Any:
-    """Return a module that an extra installs; without it, say what to install."""
+    """Import a module of an optional dependency; raise an error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:

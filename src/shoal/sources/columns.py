@@ -1,7 +1,7 @@
-"""The few column types that the rest of the package meets, whatever the source holds.
+"""Conversion of columns to the few types that the rest of the package handles.
 
-Text of any Arrow kind becomes ``string`` or ``dictionary<int32, string>``, other dictionaries their values, a
-column of nothing text; NaN and the texts that mean missing become null.
+Text of any Arrow type becomes ``string`` or ``dictionary<int32, string>``, other dictionaries are decoded, and a column
+of nulls becomes text. NaN and the texts that mean missing become null.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ import pyarrow.types as pt
 from shoal.core.errors import InputError
 
 CODES = pa.dictionary(pa.int32(), pa.string())
-# What a spreadsheet that opens a CSV file may run, like =1+1 or @SUM(A1); labels like -5 to 4 it does not run.
+# Texts that a spreadsheet may run as a formula, like =1+1 or @SUM(A1), but not labels like -5 to 4.
 _FORMULA = "([=@\\t\\r]|[+-].*[(|!\"'])"
 _WITH_COMMA = r"^[+-]?([0-9]{1,3}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?$"
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """What is done to the values of a source, column by column, before anybody else sees them."""
+    """Conversions of a source's values that every reader needs, by column."""
 
     missing: tuple[str, ...] = ()
     missing_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     decimal_comma: frozenset[str] = frozenset()
     trim: bool = False
-    guarded: bool = False  # whether a quote before what a spreadsheet may run is no part of a text: CSV files
+    guarded: bool = False  # remove the quote that CSV writers put before possible formulas
 
     def clean(self, array: pa.Array, column: str) -> pa.Array:
-        """Return values of normal type, with null for what is missing.
+        """Return the values with conversions applied and null for missing ones.
 
         >>> given = Cleaning(("?",), {"rent": ("-9",)}, frozenset({"rent"}), trim=True)
         >>> given.clean(pa.array([" 1.200,50 ", "?", "-9", "12"]), "rent").to_pylist()
@@ -57,30 +57,21 @@ UNCHANGED = Cleaning()
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of this type are text, dictionary-coded or not."""
     if pt.is_dictionary(kind):
         kind = kind.value_type
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
 
 
 def is_flat(kind: pa.DataType) -> bool:
-    """Whether a column of this type can be read: text, numbers, truth values, dates and times."""
+    """Whether columns of this type can be read: text, numbers, booleans, dates and times."""
     kind = normal_type(kind)
-    return bool(
-        is_text(kind)
-        or pt.is_null(kind)
-        or pt.is_boolean(kind)
-        or pt.is_integer(kind)
-        or pt.is_floating(kind)
-        or pt.is_decimal(kind)
-        or pt.is_date(kind)
-        or pt.is_time(kind)
-        or pt.is_timestamp(kind)
-    )
+    flat = is_text(kind) or pt.is_null(kind) or pt.is_boolean(kind) or pt.is_temporal(kind) or pt.is_decimal(kind)
+    number = pt.is_integer(kind) or pt.is_floating(kind)
+    return bool((flat or number) and not (pt.is_duration(kind) or pt.is_interval(kind)))
 
 
 def normal_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type under which a column is handed on.
+    """Return the type that a column has after reading.
 
     >>> print(normal_type(pa.dictionary(pa.int8(), pa.large_string())))
     string
@@ -93,12 +84,11 @@ def normal_type(kind: pa.DataType) -> pa.DataType:
 
 
 def normal_schema(schema: pa.Schema) -> pa.Schema:
-    """Return names and normal types: no metadata, no nullability."""
+    """Return the schema with normal types, without metadata and nullability."""
     return pa.schema([pa.field(field.name, normal_type(field.type)) for field in schema])
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Raise if a column has no name or shares it with another."""
     if not names:
         raise InputError(f"{where} has no columns")
     nameless = [str(i) for i, name in enumerate(names, start=1) if not name]
@@ -111,7 +101,7 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 
 def check_flat(schema: pa.Schema, columns: Collection[str], where: str) -> None:
-    """Raise if one of the columns holds something that is no text, number, truth value, date or time."""
+    """Raise if a column has a nested or binary type."""
     for name in columns:
         kind = schema.field(name).type
         if not is_flat(kind):
@@ -122,7 +112,7 @@ def check_flat(schema: pa.Schema, columns: Collection[str], where: str) -> None:
 
 
 def encode_text(array: pa.DictionaryArray, cleaning: Cleaning = UNCHANGED, column: str = "") -> pa.DictionaryArray:
-    """Return ``dictionary<int32, string>`` whose entries are distinct, none of them null or missing."""
+    """Return ``dictionary<int32, string>`` with distinct entries that are not null."""
     entries = cleaning.clean(array.dictionary.cast(pa.string()), column)
     codes = array.indices.cast(pa.int32())
     values = entries.unique().drop_null()
@@ -133,7 +123,7 @@ def encode_text(array: pa.DictionaryArray, cleaning: Cleaning = UNCHANGED, colum
 
 
 def compact(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the same column with only the entries in use, sorted, so that the dictionary tells nothing more.
+    """Return the column with only the entries in use, sorted: a dictionary must not reveal other values or their order.
 
     >>> spare = pa.DictionaryArray.from_arrays(pa.array([2, 0], pa.int32()), ["b", "secret", "a"])
     >>> compact(spare).dictionary.to_pylist()
@@ -149,7 +139,7 @@ def compact(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def normal_column(array: pa.Array, *, coded: bool, cleaning: Cleaning = UNCHANGED, column: str = "") -> pa.Array:
-    """Return the column in its normal type, text dictionary-coded if asked, with null for what is missing."""
+    """Return the column in its normal type, with text dictionary-coded on request and null for missing values."""
     if pt.is_dictionary(array.type):
         if coded and is_text(array.type):
             return encode_text(array, cleaning, column)
@@ -168,7 +158,7 @@ def normal_column(array: pa.Array, *, coded: bool, cleaning: Cleaning = UNCHANGE
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Return the rows in normal types, without dictionaries and without metadata."""
+    """Return the table in normal types, without dictionaries and metadata."""
     schema = normal_schema(table.schema)
     columns = [
         pa.chunked_array([normal_column(chunk, coded=False) for chunk in column.chunks], type=field.type)
@@ -178,7 +168,7 @@ def plain(table: pa.Table) -> pa.Table:
 
 
 def guard_formulas(texts: pa.Array) -> pa.Array:
-    """Return texts for a CSV file, those that a spreadsheet may run behind a quote, which makes them plain text.
+    """Return texts for a CSV file, with a single quote before possible formulas of spreadsheets.
 
     >>> guarded = guard_formulas(pa.array(["=1+1", "-5 to 4", "'=1"]))
     >>> guarded.to_pylist(), remove_guards(guarded).to_pylist()
@@ -191,7 +181,7 @@ def guard_formulas(texts: pa.Array) -> pa.Array:
 
 
 def remove_guards(texts: pa.Array) -> pa.Array:
-    """Return the texts of a CSV file as they were before they were guarded."""
+    """Undo :func:`guard_formulas`."""
     if not pc.any(pc.starts_with(texts, "'")).as_py():
         return texts
     guarded = pc.match_substring_regex(texts, f"(?s)^'+{_FORMULA}")
@@ -199,7 +189,7 @@ def remove_guards(texts: pa.Array) -> pa.Array:
 
 
 def _null_where(array: pa.Array, as_text: pa.Array, missing: Collection[str]) -> pa.Array:
-    """Return the values with null where their text is one of those that mean missing."""
+    """Return the values with null for those whose text means missing."""
     if not missing:
         return array
     gone = pc.is_in(as_text, value_set=pa.array(sorted(set(missing)), pa.string()))

@@ -1,4 +1,4 @@
-"""Delimited text files: every field stays the text it is."""
+"""Delimited text files, whose fields are read as text without changes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _DELIMITERS = (",", ";", "\t", "|")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DelimitedSource(Source):
-    """A CSV file or one of its relatives, plain or gzip, streamed in blocks.
+    """A CSV, TSV or similar text file, plain or gzip, read in blocks.
 
-    Fields are never trimmed, guessed at or turned into numbers: ``007`` stays ``007``. A quoted field can be
-    missing like any other. Only a quote that keeps a spreadsheet from running a field (``'=1+1``) is no part of it.
+    Fields are not trimmed or converted: ``007`` stays ``007``. A quoted field can be missing like any other. Only the
+    quote that keeps a spreadsheet from running a field (``'=1+1``) is removed.
     """
 
     parses = True
@@ -49,7 +49,7 @@ class DelimitedSource(Source):
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         ragged: list[tuple[int, int]] = []
-        failed = False
+        failed, names = False, self.schema.names
 
         def note(row: pyarrow.csv.InvalidRow) -> str:
             ragged.append((row.expected_columns, row.actual_columns))
@@ -62,46 +62,40 @@ class DelimitedSource(Source):
             if left:
                 raise InputError(f"{self.name} changed while it was being read: its first line is gone")
             try:
-                with self._reader(stream, columns, coded, note) as reader:
+                with pyarrow.csv.open_csv(
+                    pa.PythonFile(stream, mode="r"),
+                    read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=self.block_bytes),
+                    parse_options=pyarrow.csv.ParseOptions(
+                        delimiter=self.dialect.delimiter,
+                        quote_char=self.dialect.quote or False,
+                        newlines_in_values=True,
+                        ignore_empty_lines=len(names) > 1,  # in a single column, an empty line is a missing value
+                        invalid_row_handler=note,
+                    ),
+                    convert_options=pyarrow.csv.ConvertOptions(
+                        check_utf8=False,  # the stream has checked it
+                        include_columns=columns,
+                        column_types={name: CODES if name in coded else pa.string() for name in names},
+                        strings_can_be_null=False,  # `Cleaning` finds the missing values of all sources
+                    ),
+                ) as reader:
                     yield from read_ahead(reader)
             except pa.ArrowInvalid:
-                failed = True  # explained outside the handler: the parser's message carries the row
+                failed = True  # explained outside the handler because the parser's message quotes the row
             odd = stream.n_quotes % 2 == 1
         if failed:
             self._explain(ragged)
         if odd:
             self._check_quotes()
 
-    def _reader(
-        self, stream: TextStream, columns: list[str], coded: frozenset[str], note: object
-    ) -> pyarrow.csv.CSVStreamingReader:
-        names = self.schema.names
-        return pyarrow.csv.open_csv(
-            pa.PythonFile(stream, mode="r"),
-            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=self.block_bytes),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=self.dialect.delimiter,
-                quote_char=self.dialect.quote or False,
-                newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,  # of a single column, an empty line is a missing value
-                invalid_row_handler=note,
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                check_utf8=False,  # the stream has checked it
-                include_columns=columns,
-                column_types={name: CODES if name in coded else pa.string() for name in names},
-                strings_can_be_null=False,  # what means missing is settled in one place for all sources
-            ),
-        )
-
     def _explain(self, ragged: list[tuple[int, int]]) -> None:
-        """Raise with the line at fault, unless all that is wrong is that nothing follows the header."""
+        """Raise an error that names the wrong line; return if the file is only a header."""
         expected = len(self.schema.names)
         last = 1
         read = records(self.path, self.dialect)
         for line, fields in read:
             if fields and len(fields) != expected:
-                if any("\n" in field for field in fields):  # perhaps the rest of the file in one open quote
+                if any("\n" in field for field in fields):  # perhaps an open quote swallowed the rest of the file
                     self._check_quotes()
                 ends = len(fields) < expected and next(read, None) is None
                 raise InputError(self._describe_ragged(f"line {line}", expected, len(fields), ends=ends))
@@ -117,17 +111,17 @@ class DelimitedSource(Source):
     def _describe_ragged(self, where: str, expected: int, received: int, *, ends: bool = False) -> str:
         advice = "correct the line, or set `delimiter` or `quote`"
         if ends:
-            advice = "it is the last line: correct it, or fetch the file again if it breaks off there"
+            advice = "it is the last line: correct it, or fetch the file again if it is truncated there"
         fields = count_noun(received, "field")
         return f"{self.name}: {where} has {fields} where the table has {expected}; {advice}"
 
     def digest(self) -> str:
-        """Return the SHA-256 of the file's bytes, packed as they are."""
+        """Return the SHA-256 of the file's bytes, before unpacking."""
         return self.file.digest()
 
 
 def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_BYTES) -> DelimitedSource:
-    """Open a delimited text file: find its delimiter and its columns, and refuse it if there are no rows."""
+    """Open a delimited text file after finding its delimiter and columns; raise if it has no rows."""
     file = OpenedFile.of(path)
     with TextStream(path, options.encoding) as stream:
         sample, whole = _sample(stream)
@@ -159,7 +153,7 @@ def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_
 
 
 def find_encoding(path: Path) -> str:
-    """Return the first encoding in which all bytes of a file are text; UTF-8 if there is none."""
+    """Return the first encoding that can decode the whole file, or UTF-8 if there is none."""
     for encoding in ("utf-8", "utf-16", "cp1252", "latin-1"):
         with contextlib.suppress(InputError), TextStream(path, encoding) as stream:
             while stream.read(_RAW_BLOCK):
@@ -169,7 +163,7 @@ def find_encoding(path: Path) -> str:
 
 
 def _sample(stream: TextStream) -> tuple[str, bool]:
-    """Return the first whole characters of the text, and whether they are all of it."""
+    """Return the beginning of the text, and whether it is the whole text."""
     parts = []
     size = 0
     while size < _SAMPLE_BYTES and (part := stream.read(_SAMPLE_BYTES - size)):
@@ -180,7 +174,7 @@ def _sample(stream: TextStream) -> tuple[str, bool]:
 
 
 def _sniff(sample: str, whole: bool, options: SourceOptions, *, tab_first: bool) -> str:
-    """Return the delimiter that cuts the first records into most fields, even ones first."""
+    """Return the delimiter that splits the first records into most fields, preferring equal numbers of fields."""
     best = (False, 1)
     found = "\t" if tab_first else ","
     for delimiter in sorted(_DELIMITERS, key=lambda candidate: candidate != found):
@@ -195,7 +189,7 @@ def _sniff(sample: str, whole: bool, options: SourceOptions, *, tab_first: bool)
 
 
 def _widths(sample: str, whole: bool, dialect: Dialect) -> list[int]:
-    """Return the numbers of fields of the first records that are not blank."""
+    """Return the number of fields of each of the first nonempty records."""
     widths: list[int] = []
     reader = csv.reader(io.StringIO(sample, newline=""), **dialect.reader_arguments())
     try:
@@ -210,7 +204,7 @@ def _widths(sample: str, whole: bool, dialect: Dialect) -> list[int]:
 
 
 def _first_record(sample: str, dialect: Dialect, name: str) -> tuple[list[str], str]:
-    """Return the fields of the first record that is not blank, and the text behind it."""
+    """Return the fields of the first nonempty record, and the text after it."""
     text = io.StringIO(sample, newline="")
     reader = csv.reader(iter(text.readline, ""), strict=True, **dialect.reader_arguments())
     try:
@@ -222,23 +216,21 @@ def _first_record(sample: str, dialect: Dialect, name: str) -> tuple[list[str], 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the bytes of one file turn into fields."""
-
     delimiter: str
     quote: str
     encoding: str
 
     def reader_arguments(self) -> dict[str, Any]:
-        """Return what the standard library's reader must know."""
+        """Return keyword arguments for ``csv.reader``."""
         if not self.quote:
             return {"delimiter": self.delimiter, "quoting": csv.QUOTE_NONE}
         return {"delimiter": self.delimiter, "quotechar": self.quote}
 
 
 class TextStream(io.RawIOBase):
-    """The text of a file in UTF-8 without byte order mark; raises where the bytes are no text.
+    """The text of a file, converted to UTF-8 without byte order mark; raises if the bytes cannot be decoded.
 
-    Checking here, ahead of the parser, finds faults in columns that nobody asked for as well, and says where.
+    The stream checks the whole file, including the columns that are not read, and names the line of an error.
     """
 
     def __init__(self, path: Path, encoding: str, quote: str = "") -> None:
@@ -258,11 +250,10 @@ class TextStream(io.RawIOBase):
         self.n_quotes = 0
 
     def readable(self) -> bool:
-        """Say yes."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return so many bytes of text, or fewer, as far as one reading goes; none at the end."""
+        """Return up to *size* bytes of text, or none at the end."""
         if size < 0:
             return self.readall()
         while not self._left and not self._ended:
@@ -271,13 +262,11 @@ class TextStream(io.RawIOBase):
         return taken
 
     def readinto(self, buffer: Any) -> int:
-        """Fill *buffer* with text as far as one reading goes."""
         taken = self.read(len(buffer))
         buffer[: len(taken)] = taken
         return len(taken)
 
     def close(self) -> None:
-        """Close the file as well."""
         self._file.close()
         io.RawIOBase.close(self)
 
@@ -290,7 +279,7 @@ class TextStream(io.RawIOBase):
                 left -= len(part)
         except (EOFError, gzip.BadGzipFile, zlib.error):
             raise InputError(
-                f"{self._name} is not a whole gzip file: it breaks off or is damaged after "
+                f"{self._name} is not a whole gzip file: it is truncated or damaged after "
                 f"{self._offset + size - left} unpacked bytes; fetch it again"
             ) from None
         raw = b"".join(parts)
@@ -327,7 +316,7 @@ class TextStream(io.RawIOBase):
             seen, at = raw, 0
         else:
             return raw if self._encoding == "utf-8" else text.encode("utf-8")
-        # Outside the handlers: the decoder's error carries the text itself.
+        # This is outside the handlers because the decoder's error carries the text itself.
         line = self._line + seen.count(b"\n", 0, at)
         offset = self._offset - len(seen) + at
         wide = seen.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -339,14 +328,14 @@ class TextStream(io.RawIOBase):
 
 
 def _count(text: bytes, character: bytes) -> int:
-    """Return how often a character of one byte is in a text: ``text.count`` is slow where it is often."""
+    """Count a one-byte character; ``bytes.count`` is slow if the character is frequent."""
     return int(np.count_nonzero(np.frombuffer(text, dtype=np.uint8) == character[0]))
 
 
 def records(path: Path, dialect: Dialect, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Read slowly: yield the first line and the fields of each record, blank lines as records without fields.
+    """Yield the first line number and the fields of each record, with the slow reader; blank lines have no fields.
 
-    *strict* raises where quotes do not fit together as well as where they never close.
+    *strict* also raises for text between a closing quote and the next delimiter.
     """
     with TextStream(path, dialect.encoding) as stream:
         text = io.TextIOWrapper(io.BufferedReader(stream, _RAW_BLOCK), encoding="utf-8", newline="")

@@ -1,4 +1,4 @@
-"""Tables in memory: Arrow tables as sources, data frames and relations of other libraries; none is imported here."""
+"""Tables in memory: Arrow tables, data frames and relations of other libraries, which are not imported here."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ BATCH_ROWS = 1 << 20
 
 
 def as_table(data: object) -> tuple[pa.Table, str] | None:
-    """Return the rows as an Arrow table and a name for messages, or None if *data* is no known table.
+    """Return the rows as an Arrow table and a name for messages, or None if the kind of *data* is unknown.
 
-    What is lazy is evaluated here, once: counting and rewriting must see the same rows.
+    A lazy table is evaluated here, once: counting and rewriting must see the same rows.
     """
     if isinstance(data, pa.Table):
         return data, "the pyarrow Table"
@@ -41,10 +41,10 @@ def as_table(data: object) -> tuple[pa.Table, str] | None:
 
 
 def like(data: object, table: pa.Table) -> object:
-    """Return the rows of *table* as the same kind of object as *data*; Arrow for files.
+    """Convert *table* to the kind of object that *data* is, or to an Arrow table if *data* is a path.
 
-    Columns come plain, without dictionaries, metadata or an index that could carry anything along. A DuckDB
-    relation lives on the default connection, for a relation does not tell which connection it belongs to.
+    The result has no dictionaries, metadata or index, which could reveal something about the source. A DuckDB
+    relation belongs to the default connection, because the connection of *data* cannot be found.
 
     >>> like(pa.table({"a": [1]}), pa.table({"b": pa.array(["x"]).dictionary_encode()})).schema
     b: string
@@ -67,18 +67,17 @@ def like(data: object, table: pa.Table) -> object:
 
 
 def is_spark_frame(data: object) -> bool:
-    """Whether *data* is a Spark DataFrame, which is read where its partitions are."""
     return _is(data, "pyspark.sql", "DataFrame")
 
 
 def _is(data: object, library: str, kind: str) -> bool:
-    """Whether *data* is of a library's class; a library that is not loaded cannot have made it."""
+    """Whether *data* is an instance of a library's class; a library that is not loaded cannot have made it."""
     known = getattr(sys.modules.get(library), kind, None)
     return known is not None and isinstance(data, known)
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    """Convert column by column, so that a message can name the one that mixes types."""
+    """Convert each column separately, and name a column that cannot be converted."""
     names = [str(name) for name in frame.columns]
     check_names(names, "the pandas DataFrame")
     infer = sys.modules["pandas"].api.types.infer_dtype
@@ -86,7 +85,7 @@ def _from_pandas(frame: Any) -> pa.Table:
     for i, name in enumerate(names):
         series, found = frame.iloc[:, i], None
         if series.dtype != object or infer(series, skipna=True) not in {"mixed", "mixed-integer"}:
-            with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):  # whose message carries the value
+            with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):  # the message would quote a value
                 found = pa.array(series, from_pandas=True)
         if found is None:
             raise InputError(
@@ -113,7 +112,7 @@ def _to_pandas(table: pa.Table) -> object:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrowSource(Source):
-    """An Arrow table; metadata and indexes that came with it are not looked at."""
+    """An Arrow table without its metadata."""
 
     table: pa.Table
     batch_rows: int
@@ -122,13 +121,13 @@ class ArrowSource(Source):
         yield from self.table.select(columns).to_batches(max_chunksize=self.batch_rows)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the rows as an Arrow stream, however the table is cut into chunks."""
+        """Return the SHA-256 of the rows as an Arrow stream, which does not depend on the table's chunks."""
         parts = (self.table.slice(start, BATCH_ROWS) for start in range(0, self.table.num_rows, BATCH_ROWS))
         return digest_rows((plain(part).combine_chunks() for part in parts), self.schema)
 
 
 class _Digest(io.RawIOBase):
-    """A file that keeps nothing but the digest of what is written to it."""
+    """A file that only computes the digest of its content."""
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
@@ -147,7 +146,7 @@ class _Digest(io.RawIOBase):
 
 
 def digest_rows(rows: Iterable[pa.Table | pa.RecordBatch], schema: pa.Schema) -> str:
-    """Return the SHA-256 of rows as an Arrow stream; it depends on how they are cut into batches."""
+    """Return the SHA-256 of rows as an Arrow stream, which depends on the batches."""
     sink = _Digest()
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema) as stream:
         for part in rows:
@@ -156,7 +155,6 @@ def digest_rows(rows: Iterable[pa.Table | pa.RecordBatch], schema: pa.Schema) ->
 
 
 def open_arrow(table: pa.Table, options: SourceOptions, name: str, batch_rows: int = BATCH_ROWS) -> ArrowSource:
-    """Open a table in memory."""
     check_names(table.column_names, name)
     if table.num_rows == 0:
         raise InputError(f"{name} has no rows")

@@ -1,4 +1,4 @@
-"""Opening whatever holds a table."""
+"""Opening a file, a folder, a database table or an object in memory as a source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = (
 
 
 def open_source(data: object, options: SourceOptions | None = None) -> Source:
-    """Open a file, a folder, a table of a database or a table in memory for reading, as often as needed.
+    """Open a file, a folder, a database table or a table in memory, which can then be read any number of times.
 
     >>> source = open_source(pa.table({"age": [34, 51], "sex": ["F", ""]}))
     >>> next(source.batches(["sex"])).column("sex").to_pylist()
@@ -34,35 +34,31 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
     if isinstance(data, Source):
         return data
     chosen = options or SourceOptions()
-    source = _open(data, chosen)
+    if isinstance(data, str) and is_address(data):
+        data = DatabaseTable.of(data)
+    source: Source
+    if isinstance(data, DatabaseTable):
+        from shoal.sources.databases.tables import open_database
+
+        source = open_database(data, chosen)
+    elif isinstance(data, str | os.PathLike):
+        source = _open_path(Path(data), chosen)
+    elif isinstance(data, pa.RecordBatchReader):
+        raise UsageError("a RecordBatchReader can be read only once; give its read_all() instead")
+    elif is_spark_frame(data):
+        from shoal.sources.spark.source import open_spark
+
+        source = open_spark(data, chosen)  # type: ignore[arg-type]
+    elif (found := as_table(data)) is None:
+        raise UsageError(f"cannot read an object of type {type(data).__name__}; give {_KINDS}")
+    else:
+        source = open_arrow(found[0], chosen, found[1])
     chosen.check_columns(source)
     return source
 
 
-def _open(data: object, chosen: SourceOptions) -> Source:
-    if isinstance(data, str) and is_address(data):
-        data = DatabaseTable.of(data)
-    if isinstance(data, DatabaseTable):
-        from shoal.sources.databases.tables import open_database
-
-        return open_database(data, chosen)
-    if isinstance(data, str | os.PathLike):
-        return _open_path(Path(data), chosen)
-    if isinstance(data, pa.RecordBatchReader):
-        raise UsageError("a RecordBatchReader can be read only once; give its read_all() instead")
-    if is_spark_frame(data):
-        from shoal.sources.spark.source import open_spark
-
-        return open_spark(data, chosen)  # type: ignore[arg-type]
-    found = as_table(data)
-    if found is None:
-        raise UsageError(f"cannot read an object of type {type(data).__name__}; give {_KINDS}")
-    table, name = found
-    return open_arrow(table, chosen, name)
-
-
 def is_delimited(data: object) -> bool:
-    """Whether this is a file whose ending says that it is delimited text, perhaps packed."""
+    """Whether this is a delimited text file, perhaps packed, by its ending."""
     return isinstance(data, str | os.PathLike) and _find_kind(Path(data)) in _DELIMITED and Path(data).is_file()
 
 

@@ -17,17 +17,17 @@ from shoal.sources.columns import check_names, normal_schema
 
 BATCH_ROWS = 1 << 20
 ENDINGS = frozenset({".parquet", ".pq"})
-_MOST_TOLD = 5  # columns in which two files differ
+_MOST_LISTED = 5  # differences between two files
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParquetSource(Source):
-    """One Parquet file, or the files of a folder in the order of their names, read by their dictionaries."""
+    """A Parquet file, or the files of a folder in the order of their names."""
 
     path: Path
     paths: tuple[Path, ...]
     batch_rows: int
-    files: tuple[OpenedFile, ...] = ()  # what the paths were when they were opened
+    files: tuple[OpenedFile, ...] = ()  # the state of each path when it was opened
     row_groups: Mapping[Path, Sequence[int]] | None = None  # of each file; None: all
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -35,7 +35,7 @@ class ParquetSource(Source):
             name = _file_name(path, self.path)
             n_rows = 0
             try:
-                # Buffering ahead keeps all row groups asked for in memory at once: not wanted here.
+                # Without pre_buffer=False, all requested row groups would be in memory together.
                 with pq.ParquetFile(
                     path, read_dictionary=sorted(coded), pre_buffer=False, page_checksum_verification=True
                 ) as file:
@@ -44,18 +44,18 @@ class ParquetSource(Source):
                         raise _change_error(name)
                     groups = None if self.row_groups is None else self.row_groups[path]
                     for batch in file.iter_batches(self.batch_rows, groups, columns, use_threads=True):
-                        batch.validate(full=True)  # the library takes codes and texts of a damaged page as they are
+                        batch.validate(full=True)  # the library does not check the codes and texts of a damaged page
                         yield batch
                         n_rows += batch.num_rows
-            except MemoryError:  # one of Arrow's errors, but no fault of the file
+            except MemoryError:  # a subclass of ArrowException that is not an error of the file
                 raise
             except (pa.ArrowException, OSError) as error:
                 raise _unreadable(error, name, n_rows) from None
-            except KeyError:  # a column that was to be read by its dictionary
+            except KeyError:  # a column of read_dictionary is missing
                 raise _change_error(name) from None
 
     def digest(self) -> str:
-        """Return the SHA-256 of the file's bytes; of a folder, that of its files' names and digests."""
+        """Return the SHA-256 of the file, or of a list of the folder's file names and their digests."""
         if self.path.is_dir() and _files(self.path) != self.paths:
             raise InputError(f"{self.name} changed while it was being read; nothing was published")
         digests = [file.digest() for file in self.files]
@@ -66,7 +66,7 @@ class ParquetSource(Source):
 
 
 def open_parquet(path: Path, options: SourceOptions, batch_rows: int = BATCH_ROWS) -> ParquetSource:
-    """Open a Parquet file or a folder of them, all with the same columns."""
+    """Open a Parquet file or a folder of Parquet files with the same columns."""
     paths = _files(path) if path.is_dir() else (path,)
     files = tuple(OpenedFile.of(each) for each in paths)
     schemas, counts = zip(*(_look(each, _file_name(each, path)) for each in paths), strict=True)
@@ -89,14 +89,14 @@ def open_parquet(path: Path, options: SourceOptions, batch_rows: int = BATCH_ROW
 
 
 def _files(folder: Path) -> tuple[Path, ...]:
-    """Return the files of a folder by name; raise if rows lie deeper, for a part of a table is none."""
+    """Return the files of a folder by name; raise if it has subfolders, because part of a table must not be missed."""
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith(("_", ".")))
     files = tuple(entry for entry in entries if entry.suffix.lower() in ENDINGS and not entry.is_dir())
     deeper = next((entry.name for entry in entries if entry.is_dir()), None)
     if deeper is not None:
         raise InputError(
             f"folder {folder.name} has a folder {deeper} in it, and shoal reads the .parquet files of one folder only; "
-            "put all files side by side, with what folders are named by as a column"
+            "move all files into it, and add the information of folder names as a column"
         )
     if not files:
         raise InputError(f"folder {folder.name} has no .parquet files")
@@ -104,7 +104,6 @@ def _files(folder: Path) -> tuple[Path, ...]:
 
 
 def _look(path: Path, name: str) -> tuple[pa.Schema, int]:
-    """Return the normal schema and the number of rows."""
     if path.stat().st_size == 0:
         raise InputError(f"{name} is empty")
     try:
@@ -117,7 +116,7 @@ def _look(path: Path, name: str) -> tuple[pa.Schema, int]:
 
 
 def _file_name(path: Path, given: Path) -> str:
-    """Return how a file is named in messages: within a folder, with the folder."""
+    """Return the name of a file for messages, with its folder if a folder was given."""
     return path.name if path == given else f"{given.name}/{path.name}"
 
 
@@ -126,17 +125,17 @@ def _change_error(name: str) -> InputError:
 
 
 def _unreadable(error: Exception, name: str, n_rows: int = 0) -> InputError:
-    """Return what to say of a file that the library cannot read, after so many rows of it."""
+    """Return the error for a file that the library cannot read after *n_rows* rows."""
     number = error.errno if isinstance(error, OSError) else None
-    if number is not None:  # the disk or its rights; the library has none for what it does not understand
+    if number is not None:  # an error of the disk or of permissions; the library's own errors have no number
         return InputError(f"cannot read {name}: {os.strerror(number)}")
     if n_rows:
         return InputError(f"{name} is damaged somewhere after row {n_rows}; fetch it or write it again")
-    return InputError(f"{name} is not a readable Parquet file: it breaks off, is damaged or is something else")
+    return InputError(f"{name} is not a readable Parquet file: it is truncated, damaged or has another format")
 
 
 def _check_same(expected: pa.Schema, received: pa.Schema, first: str, other: str) -> None:
-    """Raise if two files of a folder differ in their columns; their order may differ."""
+    """Raise if two files of a folder have different columns; their order may differ."""
     differences = []
     for name in dict.fromkeys((*expected.names, *received.names)):
         if received.get_field_index(name) < 0:
@@ -146,6 +145,6 @@ def _check_same(expected: pa.Schema, received: pa.Schema, first: str, other: str
         elif (there := received.field(name).type) != (here := expected.field(name).type):
             differences.append(f"its column {name!r} holds {there}, not {here}")
     if differences:
-        more = len(differences) - _MOST_TOLD
-        listed = "; ".join((*differences[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])))
+        more = len(differences) - _MOST_LISTED
+        listed = "; ".join((*differences[:_MOST_LISTED], *([f"and {more} more"] if more > 0 else [])))
         raise InputError(f"{other} differs from {first}: {listed}. A folder is one table: same names, same types")

@@ -1,6 +1,6 @@
-"""Rows that can be had only once, or are slow to parse, kept in an anonymous temporary file for every later pass.
+"""Rows that can be read only once or are slow to parse, kept in a temporary file for later passes.
 
-The file has no name from the moment it is made: it vanishes with the process, however that ends.
+The file never has a name, so it disappears when the process ends for any reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from shoal.core.errors import InputError, UsageError
 from shoal.core.randomness import explain_file_errors
-from shoal.sources.base import DerivedSource, Source
+from shoal.sources.base import DerivedSource, Source, even_batches
 from shoal.sources.columns import UNCHANGED
 from shoal.sources.frames import digest_rows
 
@@ -29,19 +29,23 @@ explain_full_disk = partial(explain_file_errors, "the variable TMPDIR names a fo
 
 
 class RowFile:
-    """A temporary file without a name, closed with its last user."""
+    """An unnamed temporary file that is closed when it is garbage collected."""
 
     def __init__(self, folder: Path | None = None) -> None:
         with explain_full_disk():
             self.raw: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed by the finalizer
-        self.close = weakref.finalize(self, _close_file, self.raw)
+        self.close = weakref.finalize(self, close_quietly, self.raw)
+
+    def open(self) -> pa.PythonFile:
+        """Return an independent reader of the file."""
+        return pa.PythonFile(_Window(self), mode="r")
 
 
 class Snapshot:
-    """The rows as they were read once, in batches of the same size however they came."""
+    """Rows that were read once, in batches whose size does not depend on the batches that came."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-        """Keep the rows of all batches, which are read now and only now."""
+        """Read all batches, once, and keep their rows."""
         self.schema = schema
         self.n_rows = 0
         self.file = RowFile()
@@ -52,10 +56,10 @@ class Snapshot:
             raise
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Read these columns, in the order of the schema, from the first row on; many readers may do so at once."""
+        """Yield these columns in the order of the schema; several readers may be active."""
         wanted = [place for place, name in enumerate(self.schema.names) if name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
-        with pa.ipc.open_file(pa.PythonFile(_Window(self.file), mode="r"), options=options) as reader:
+        with pa.ipc.open_file(self.file.open(), options=options) as reader:
             for place in range(reader.num_record_batches):
                 yield reader.get_batch(place)
 
@@ -64,7 +68,7 @@ class Snapshot:
         with explain_full_disk():
             writer = pa.ipc.new_file(self.file.raw, self.schema, options=options)
         try:
-            for batch in _even(batches, self.schema):
+            for batch in even_batches(batches, self.schema, BATCH_ROWS):
                 self.n_rows += batch.num_rows
                 with explain_full_disk():
                     writer.write_batch(batch)
@@ -73,23 +77,23 @@ class Snapshot:
                 writer.close()
                 self.file.raw.flush()
         finally:
-            with contextlib.suppress(OSError, pa.ArrowException):  # the end of a broken file goes nowhere
+            with contextlib.suppress(OSError, pa.ArrowException):  # the file is not used after an error
                 writer.close()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SnapshotSource(Source):
-    """Rows of a snapshot; numbers that turned out whole are handed on as integers."""
+    """The rows of a snapshot, cast to the types of ``schema``: numbers that were all whole become integers."""
 
     snapshot: Snapshot
     sha256: str
-    refused: Mapping[str, str] = field(default_factory=dict)  # unreadable columns: what they hold and what to do
-    meanings: Mapping[str, str] = field(default_factory=dict)  # of columns, as the file tells them
+    refused: Mapping[str, str] = field(default_factory=dict)  # unreadable columns, with the rest of the error message
+    meanings: Mapping[str, str] = field(default_factory=dict)  # descriptions of columns in the file
 
     def batches(
         self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows as every source does, or say which column cannot be read."""
+        """Read the rows as every source does; raise if a column has an unreadable type."""
         for name in self.schema.names if columns is None else columns:
             if name in self.refused:
                 raise InputError(f"column {name!r} of {self.name} {self.refused[name]}")
@@ -98,25 +102,24 @@ class SnapshotSource(Source):
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         schema = pa.schema([self.schema.field(name) for name in columns])
         for batch in self.snapshot.batches(columns):
-            arrays = [batch.column(field.name).cast(field.type) for field in schema]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield batch.select(columns).cast(schema)
 
     def meaning(self, column: str) -> str | None:
         return self.meanings.get(column)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the file, or of the rows as they were read from a database."""
+        """Return the SHA-256 of the file or, for a database, of the rows."""
         return self.sha256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptSource(DerivedSource):
-    """The rows of a source that is slow to parse: the first pass keeps them, text as codes, for those that follow."""
+    """A source that is slow to parse; the first pass keeps the rows, with text as codes, for later passes."""
 
-    columns: frozenset[str]  # that are kept
-    codes: frozenset[str]  # those among them that are kept as dictionaries
-    folder: Path | None  # where they are kept; None: the system's temporary folder
-    files: list[RowFile] = field(default_factory=list)  # one file, once all rows are in it
+    columns: frozenset[str]  # the columns that are kept
+    codes: frozenset[str]  # the columns that are kept as dictionaries
+    folder: Path | None  # for the temporary file; None: the system's temporary folder
+    files: list[RowFile] = field(default_factory=list)  # one file, as soon as it has all rows
 
     @classmethod
     def of(cls, given: Source, columns: Collection[str], codes: Collection[str], folder: Path | None) -> KeptSource:
@@ -128,30 +131,27 @@ class KeptSource(DerivedSource):
         return self.given.meaning(column)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        names = [name for name in self.schema.names if name in self.columns]
         if not self.columns.issuperset(columns):
             yield from self.given.batches(columns, dictionary=coded)
         elif not self.files:
-            for batch in self._keep():
+            for batch in self._keep(names):
                 yield batch.select(columns)
         else:
-            places = [place for place, name in enumerate(self._names) if name in columns]
+            places = [place for place, name in enumerate(names) if name in columns]
             options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
-            with pa.ipc.open_stream(pa.PythonFile(_Window(self.files[0]), mode="r"), options=options) as reader:
+            with pa.ipc.open_stream(self.files[0].open(), options=options) as reader:
                 yield from reader
 
-    @property
-    def _names(self) -> list[str]:
-        return [name for name in self.schema.names if name in self.columns]
+    def _keep(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the kept columns, and keep them if the pass reaches the last row.
 
-    def _keep(self) -> Iterator[pa.RecordBatch]:
-        """Read all that is kept; only a pass that came to the last row serves those that follow.
-
-        Where there is no room for the rows, they are not kept, and every pass parses anew.
+        If the disk has no space for them, every pass parses the source again.
         """
         file, writer = None, None
         with contextlib.suppress(UsageError):
             file = RowFile(self.folder)
-        for batch in self.given.batches(self._names, dictionary=self.codes):
+        for batch in self.given.batches(names, dictionary=self.codes):
             if file is not None:
                 try:
                     with explain_full_disk():
@@ -171,7 +171,7 @@ class KeptSource(DerivedSource):
 
 
 class _Window(io.RawIOBase):
-    """One reader's place in a file, which it keeps open."""
+    """The position of one reader in a file, which stays open as long as its readers."""
 
     def __init__(self, file: RowFile) -> None:
         self._file = file
@@ -194,30 +194,6 @@ class _Window(io.RawIOBase):
         return self._place
 
 
-def _even(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of one size, but for the last."""
-    waiting: list[pa.RecordBatch] = []
-    n_waiting = 0
-    for batch in batches:
-        waiting.append(batch)
-        n_waiting += batch.num_rows
-        if n_waiting >= BATCH_ROWS:
-            rows = pa.Table.from_batches(waiting, schema)
-            whole = n_waiting - n_waiting % BATCH_ROWS
-            for start in range(0, whole, BATCH_ROWS):
-                yield _one(rows.slice(start, BATCH_ROWS))
-            waiting = rows.slice(whole).to_batches()
-            n_waiting -= whole
-    if n_waiting:
-        yield _one(pa.Table.from_batches(waiting, schema))
-
-
-def _one(rows: pa.Table) -> pa.RecordBatch:
-    """Copy rows, even if they are whole already: what lies beside a slice in memory would go into the digest."""
-    arrays = [pa.concat_arrays([*column.chunks, pa.nulls(0, column.type)]) for column in rows.columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
-
-
-def _close_file(file: IO[bytes]) -> None:
-    with contextlib.suppress(OSError):  # what did not fit on the disk does not fit now; the file goes anyway
+def close_quietly(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # buffered rows that did not fit on the disk are not needed
         file.close()

@@ -1,4 +1,4 @@
-"""Files of Stata and SPSS: labels become texts, user-missing values missing, dates dates; whole numbers stay whole."""
+"""Stata and SPSS files: labels become texts, user-missing values null, and dates Arrow dates."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from shoal.sources.columns import check_names
 from shoal.sources.snapshots import Snapshot, SnapshotSource
 
 _CHUNK_VALUES = 1 << 21  # as Python's objects, 30 bytes each
-_CHUNK_ROWS = (1 << 12, 1 << 18)  # of very wide and of very narrow tables: packed files are unpacked up to each chunk
+_CHUNK_ROWS = (1 << 12, 1 << 18)  # at least and at most: packed files are unpacked up to each chunk
 _EXACT = 2.0**53
 _DAY = 86_400.0
 _SPSS_EPOCH, _STATA_EPOCH = 141_428.0, 3_653.0  # days from 14 October 1582, and from 1960, to 1970
-# Formats of dates and times with their type, unit and epoch. SPSS keeps seconds since 1582, Stata days or milliseconds
-# since 1960; its weeks, quarters and %tC stay numbers.
+# Formats of dates and times with their type, unit and epoch. SPSS stores seconds since 1582, Stata days or milliseconds
+# since 1960. Stata's weeks, quarters and %tC remain numbers.
 _MOMENTS = {
     r"[AESJ]?DATE[\d.]*|(Q|MO|WK)YR[\d.]*": (pa.date32(), 1 / _DAY, _SPSS_EPOCH),
     r"(DATETIME|YMDHMS)[\d.]*": (pa.timestamp("ms"), 1000.0, _SPSS_EPOCH * _DAY * 1000),
@@ -34,13 +34,13 @@ _MOMENTS = {
     r"%-?t?d.*": (pa.date32(), 1.0, _STATA_EPOCH),
     r"%-?tc.*": (pa.timestamp("ms"), 1.0, _STATA_EPOCH * _DAY * 1000),
 }
-_NEAR = 0.01  # of a millisecond: SPSS counts fractions of seconds since 1582 in floats
-_SAME = 1e-9  # of a day
+_NEAR = 0.01  # milliseconds; SPSS stores fractions of seconds since 1582 as floats
+_SAME = 1e-9  # days
 
 
 @dataclass(slots=True)
 class _Variable:
-    """One column: how its numbers turn into values, and what was seen so far."""
+    """A column, the conversion of its numbers, and a summary of the values read so far."""
 
     name: str
     where: str
@@ -49,14 +49,13 @@ class _Variable:
     epoch: float = 0.0
     labels: Mapping[Any, str] | None = None
     whole: bool = True
-    codes: dict[str, object] = field(default_factory=dict)  # of every text that was made of a code
+    codes: dict[str, object] = field(default_factory=dict)  # by the text that replaced them
 
     @property
-    def is_whole(self) -> bool:
-        return self.whole and bool(pt.is_floating(self.kind))
+    def final_kind(self) -> pa.DataType:
+        return pa.int64() if self.whole and pt.is_floating(self.kind) else self.kind
 
     def values(self, given: list[Any]) -> pa.Array:
-        """Return some rows in the column's type."""
         if self.labels is not None:
             return self._label(pa.array(given))
         if pt.is_string(self.kind):
@@ -95,7 +94,7 @@ class _Variable:
         return pa.array(texts, pa.string()).take(pc.index_in(given, value_set=found))
 
     def _text(self, code: Any) -> str:
-        """Return the label of a value, or the value itself; two values must not become one."""
+        """Return the label of a value, or the value as text; two values must not get the same text."""
         assert self.labels is not None  # noqa: S101  for the type checker
         text = self.labels.get(code)
         if text is None:
@@ -109,7 +108,7 @@ class _Variable:
 
 
 def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
-    """Read a .dta, .sav or .zsav file once, in chunks, and keep it as typed columns."""
+    """Read a .dta, .sav or .zsav file once and keep its rows in a temporary file."""
     library = import_optional("pyreadstat", f"a {path.suffix} file", "files")
     stata = path.suffix.lower() == ".dta"
     read = partial(library.read_dta if stata else library.read_sav, str(path), output_format="dict")
@@ -117,7 +116,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
     file = OpenedFile.of(path)
     _check_end(path)
     try:
-        _, about = read(metadataonly=True, user_missing=True)  # with which of them are declared missing
+        _, about = read(metadataonly=True, user_missing=True)  # includes the declared missing values
     except (*failures, UnicodeDecodeError):
         raise _damage_error(path) from None
     check_names(about.column_names, path.name)
@@ -146,7 +145,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
         raise InputError(f"{path.name} has no rows")
     return SnapshotSource(
         name=path.name,
-        schema=pa.schema([(one.name, pa.int64() if one.is_whole else one.kind) for one in variables]),
+        schema=pa.schema([(one.name, one.final_kind) for one in variables]),
         n_rows=snapshot.n_rows,
         cleaning=options.cleaning,
         snapshot=snapshot,
@@ -170,7 +169,7 @@ def _variable(name: str, about: Any, where: str, options: SourceOptions) -> _Var
 
 
 def _find_labels(name: str, about: Any) -> dict[Any, str]:
-    """Return the labels of values that are not declared missing; a column that labels only those has plain numbers."""
+    """Return the labels of values that are not declared missing; without such labels a column has plain numbers."""
     labels = {
         float(code) if isinstance(code, int) else code: text
         for code, text in about.variable_value_labels.get(name, {}).items()
@@ -186,7 +185,7 @@ def _find_labels(name: str, about: Any) -> dict[Any, str]:
 
 
 def _check_end(path: Path) -> None:
-    """Raise if a Stata file of the newer kind lacks its end: the rows may be whole, the labels behind them not."""
+    """Raise if a newer Stata file is truncated: the rows may be complete when the labels after them are not."""
     with path.open("rb") as file:
         begins = file.read(11)
         file.seek(0, 2)
@@ -200,4 +199,4 @@ def _check_end(path: Path) -> None:
 
 def _damage_error(path: Path) -> InputError:
     kind = "Stata" if path.suffix.lower() == ".dta" else "SPSS"
-    return InputError(f"{path.name} is not a readable {kind} file: it breaks off, is damaged or is something else")
+    return InputError(f"{path.name} is not a readable {kind} file: it is truncated, damaged or has another format")

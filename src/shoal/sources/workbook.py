@@ -1,4 +1,4 @@
-"""Sheets of Excel files: every cell keeps its kind, and a column holds one kind only."""
+"""Sheets of Excel files: the cells of a column must have one type."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from shoal.sources.snapshots import Snapshot, SnapshotSource
 _BLOCK = 1 << 20
 _BOOK, _PARTS = "xl/workbook.xml", "xl/_rels/workbook.xml.rels"
 _RELATION = re.compile(r"\{[^}]*/relationships\}id")
-# Excel writes cells one after another; whatever stands in one holds no "<" but its own parts.
+# Excel does not nest cells, and the parts of a cell contain no "<".
 _CELL = re.compile(rb"""<(?:\w+:)?c\s([^>]*\bt=["']e["'][^>]*)>(.*?)</(?:\w+:)?c>""", re.DOTALL)
 _PLACE = re.compile(rb"""\br=["']([A-Z]+[0-9]+)["']""")
 _TEXT = re.compile(rb"<(?:\w+:)?v>([^<]*)</")
 _MOST_LISTED = 3
-_MUCH, _MOST_TIMES = 256 << 20, 100  # bytes that a file may unpack to in any case, and times its own size
+_MUCH, _MOST_TIMES = 256 << 20, 100  # limits of the unpacked size: bytes for any file, and times the packed size
 Cells: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 
 _CHUNK_ROWS = 1 << 15
-_ENCRYPTED = bytes.fromhex("D0CF11E0A1B11AE1")  # an Office file of the old kind, in which encrypted ones are wrapped
+_ENCRYPTED = bytes.fromhex("D0CF11E0A1B11AE1")  # the old Office format, in which encrypted files are wrapped
 _EXACT = 2.0**53
 _WORDS: dict[type, str] = {
     float: "numbers",
@@ -50,7 +50,7 @@ _KINDS: dict[frozenset[str], pa.DataType] = {
     frozenset(): pa.string(),
     frozenset({"numbers"}): pa.float64(),
     frozenset({"texts"}): pa.string(),
-    frozenset({"numbers", "texts"}): pa.string(),  # numbers as they would be typed; texts among them may mean missing
+    frozenset({"numbers", "texts"}): pa.string(),  # numbers as people type them; the texts may mean missing
     frozenset({"truth values"}): pa.bool_(),
     frozenset({"dates"}): pa.date32(),
     frozenset({"times"}): pa.timestamp("us"),
@@ -60,13 +60,13 @@ _KINDS: dict[frozenset[str], pa.DataType] = {
 
 
 def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
-    """Read one sheet, whose first row holds the names; empty rows are nothing, empty cells are missing."""
+    """Read a sheet whose first row has the column names; empty rows are skipped and empty cells are missing."""
     file = OpenedFile.of(path)
     rows = _sheet(path, options).iter_rows()
     first = next((row for row in rows if any(cell != "" for cell in row)), None)
     if first is None:
         raise InputError(f"{path.name} is empty")
-    # Years and the like are numbers in a header too.
+    # A header may have numbers, such as years.
     header = [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in first]
     names = options.names or (header if options.header else [f"c{i}" for i in range(1, len(first) + 1)])
     if len(names) != len(first):
@@ -102,7 +102,7 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
             raise InputError(f"{path.name} has no sheet {options.sheet!r}{near}")
         sheets = {name: book.get_sheet_by_name(name) for name in book.sheet_names if options.sheet in (None, name)}
     except (calamine.CalamineError, calamine.WorksheetNotFound):
-        raise InputError(f"{path.name} is not a readable Excel file: it breaks off or is something else") from None
+        raise InputError(f"{path.name} is not a readable Excel file: it is truncated or has another format") from None
     filled = {name: sheet for name, sheet in sheets.items() if sheet.height}
     tables = {name: sheet for name, sheet in filled.items() if sheet.height > 1 and sheet.width > 1}
     if not filled:
@@ -121,12 +121,12 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
 
 
 def refuse_unpacking(path: Path) -> None:
-    """Raise if the parts of a file say that they unpack to far more than any table of its size would."""
+    """Raise if the file would unpack to far more than any table of its size."""
     try:
         with zipfile.ZipFile(path) as book:
             unpacked = sum(part.file_size for part in book.infolist())
     except (zipfile.BadZipFile, OSError):
-        return  # the reader says what is wrong with it
+        return  # the reader will raise an error for it
     if unpacked > _MUCH and unpacked > _MOST_TIMES * path.stat().st_size:
         raise InputError(
             f"{path.name} would unpack to {unpacked / 2**30:.1f} GB, more than {_MOST_TIMES} times its size; it is "
@@ -135,7 +135,7 @@ def refuse_unpacking(path: Path) -> None:
 
 
 def _chunks(rows: Iterator[list[Any]]) -> Iterator[list[Cells]]:
-    """Yield each column of some rows at a time, None for empty cells; rows of empty cells alone are left out."""
+    """Yield the columns of some rows at a time, with None for empty cells and without empty rows."""
     while chunk := list(islice(rows, _CHUNK_ROWS)):
         columns: list[Cells] = []
         some = np.zeros(len(chunk), dtype=np.bool_)
@@ -157,7 +157,7 @@ def _column(name: str, chunks: Sequence[Cells], where: str) -> pa.ChunkedArray:
     if kind is None:
         listed = " and ".join(sorted(kinds))
         raise InputError(f"column {name!r} of {where} holds {listed}; make all its cells texts, or numbers, or dates")
-    if pt.is_timestamp(kind):  # dates among them are midnights
+    if pt.is_timestamp(kind):  # dates among the times become midnights
         chunks = [cells.astype("datetime64[us]") for cells in chunks]
     if kinds == {"numbers", "texts"}:
         chunks = [np.array([_type_out(cell) for cell in cells], dtype=object) for cells in chunks]
@@ -172,12 +172,12 @@ def _column(name: str, chunks: Sequence[Cells], where: str) -> pa.ChunkedArray:
 
 
 def _type_out(cell: Any) -> Any:
-    """Return a number as a person would type it; other cells as they are."""
+    """Return a number as a person would type it, and other cells unchanged."""
     return repr(cell).removesuffix(".0") if isinstance(cell, float | int) else cell
 
 
 def refuse_errors(path: Path, sheet: str, missing: Collection[str]) -> None:
-    """Raise if a cell of the sheet holds an error that is not among the texts that mean missing."""
+    """Raise if a cell has an error that is not one of the texts that mean missing."""
     found = [(place, text) for place, text in _errors(path, sheet) if text not in missing]
     if found:
         listed = ", ".join(f"{text} in {place}" for place, text in found[:_MOST_LISTED])
@@ -189,7 +189,7 @@ def refuse_errors(path: Path, sheet: str, missing: Collection[str]) -> None:
 
 
 def _errors(path: Path, sheet: str) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each cell with an error, row by row."""
+    """Yield the reference and the text of each cell with an error."""
     try:
         with zipfile.ZipFile(path) as book, book.open(_part(book, sheet)) as file:
             left = b""
@@ -200,7 +200,7 @@ def _errors(path: Path, sheet: str) -> Iterator[tuple[str, str]]:
                 left = left[end:]
             yield from _find_errors(left)
     except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, StopIteration, OSError):
-        raise InputError(f"{path.name} is not a readable Excel file: it breaks off or is something else") from None
+        raise InputError(f"{path.name} is not a readable Excel file: it is truncated or has another format") from None
 
 
 def _find_errors(rows: bytes) -> Iterator[tuple[str, str]]:
@@ -210,7 +210,7 @@ def _find_errors(rows: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _part(book: zipfile.ZipFile, sheet: str) -> str:
-    """Return the name of the part of the file that holds a sheet."""
+    """Return the name of the zip member that contains a sheet."""
     sheets = ElementTree.fromstring(book.read(_BOOK)).iter()  # noqa: S314  expat refuses entities that grow
     listed = next(each for each in sheets if each.tag.endswith("}sheet") and each.get("name") == sheet)
     number = next(value for name, value in listed.items() if _RELATION.fullmatch(name))

@@ -1,7 +1,6 @@
-"""Writers whose files hold the rows they were given and nothing else.
+"""Writers of files that contain the given rows and no other information.
 
-A file appears only whole: it is created, never overwritten, readable by its owner alone until it is closed,
-and removed if anything goes wrong.
+A file is created, never overwritten. Until it is complete only its owner can read it; after an error it is removed.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _LARGEST_DICTIONARY = 1 << 26  # bytes of repeated numbers
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _BUFFER_BYTES = 1 << 20
-_CSV_ROWS = 1 << 16  # keeps the text of one step far below the 2 GiB that an Arrow string array can hold
+_CSV_ROWS = 1 << 16  # their text is far below the 2 GiB that an Arrow string array can hold
 
 
 class TableWriter(ABC):
-    """An open file that takes batches; ``rows`` counts those written.
+    """An open file for batches; ``rows`` counts the rows written.
 
-    Leaving its context closes the file, or removes it if an exception is on its way.
+    Leaving the context closes the file, or removes it after an exception.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, sink: _Sink) -> None:
@@ -47,7 +46,7 @@ class TableWriter(ABC):
         self._sink = sink
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the rows of *batch*, whose columns are those of the schema in the same order."""
+        """Append the rows of *batch*, which must have the columns of the schema in the same order."""
         if batch.schema.names != self._columns:
             self.discard()
             raise UsageError(f"{self.path.name} has columns {self._columns}, a batch has {batch.schema.names}")
@@ -57,7 +56,7 @@ class TableWriter(ABC):
             self.rows += batch.num_rows
 
     def close(self) -> None:
-        """Finish the file, see it onto the disk and make it readable for others."""
+        """Finish the file, flush it to the disk and make it readable for others."""
         if not self._sink.closed:
             with self._discarding():
                 self._finish()
@@ -69,7 +68,6 @@ class TableWriter(ABC):
 
     @contextlib.contextmanager
     def _discarding(self) -> Iterator[None]:
-        """Remove the file if something goes wrong."""
         try:
             yield
         except BaseException as error:
@@ -79,11 +77,11 @@ class TableWriter(ABC):
             raise
 
     def discard(self) -> None:
-        """Remove the file, whatever state it is in; nothing happens to a closed one."""
+        """Remove the file, unless it is closed."""
         if self._sink.closed:
             return
         self._sink.drop()
-        with contextlib.suppress(OSError, pa.ArrowException):  # the end of a broken file goes nowhere
+        with contextlib.suppress(OSError, pa.ArrowException):  # the sink discards the end of the file
             self._finish()
 
     def __enter__(self) -> Self:
@@ -97,18 +95,18 @@ class TableWriter(ABC):
 
     @abstractmethod
     def _write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch that has some."""
+        """Write the rows of a nonempty batch."""
 
     @abstractmethod
     def _finish(self) -> None:
-        """Write what the format wants at the end; may be called again."""
+        """Write the end of the format; may be called again."""
 
 
 class CsvWriter(TableWriter):
-    """UTF-8 text with LF and a header, quoted only where needed; gzip if the name ends in ``.gz``.
+    """A CSV file in UTF-8 with LF and a header, quoted only where needed; gzip if the name ends in ``.gz``.
 
-    Missing values are empty, empty texts are a pair of quotes, and floats are the shortest text that reads
-    back to the same number. A text that a spreadsheet may run (``=1+1``) stands behind a single quote.
+    Missing values are empty and empty texts are a pair of quotes. Floats have the shortest text that reads back to the
+    same number. A single quote precedes texts that a spreadsheet may run (``=1+1``).
     """
 
     def __init__(self, path: Path, schema: pa.Schema, sink: _Sink) -> None:
@@ -116,34 +114,27 @@ class CsvWriter(TableWriter):
         self._gzip: gzip.GzipFile | None = None
         if path.suffix == ".gz":
             self._gzip = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=sink, mtime=0)
-        self._header: bytes | None = header_line(schema.names)
+        self._emit(header_line(schema.names))
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        self._write_header()
         parts = [batch.slice(start, _CSV_ROWS) for start in range(0, batch.num_rows, _CSV_ROWS)]
         with ThreadPoolExecutor(2) as pool:
             for first in range(0, len(parts), 4):  # texts of a few parts at a time, for memory
                 for text in pool.map(lines, parts[first : first + 4]):
                     self._emit(text)
 
-    def _write_header(self) -> None:
-        if self._header is not None:
-            header, self._header = self._header, None
-            self._emit(header)
-
     def _emit(self, data: bytes | memoryview) -> None:
         (self._gzip or self._sink).write(data)
 
     def _finish(self) -> None:
-        self._write_header()
         if self._gzip is not None:
             self._gzip.close()
 
 
 class ParquetWriter(TableWriter):
-    """Parquet with one row group a batch, without statistics, page index, key-value metadata or Arrow schema.
+    """A Parquet file with a row group per batch, without statistics, page index, key-value metadata or Arrow schema.
 
-    Each dictionary holds the entries that its row group uses, sorted.
+    Each dictionary has the entries that its row group uses, sorted.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, sink: _Sink, *, repeated: bool = False) -> None:
@@ -187,21 +178,22 @@ def open_writer(
     private: bool = False,
     repeated: bool = False,
 ) -> TableWriter:
-    """Create *path*, which must not exist, for rows of this schema; a *private* file stays its owner's alone.
+    """Create *path*, which must not exist, for rows of this schema; others cannot read a *private* file.
 
-    Numbers that are *repeated* often take less space in Parquet.
+    With *repeated*, Parquet stores numbers by dictionaries, which saves space if they repeat often.
     """
     columns.check_flat(schema, schema.names, path.name)
+    sink = None
     try:
         sink = _Sink(path, private=private)
-    except OSError as error:
-        raise _cannot_write(path, error) from None
-    try:
         if format == "csv":
             return CsvWriter(path, schema, sink)
         return ParquetWriter(path, schema, sink, repeated=repeated)
-    except BaseException:
-        sink.drop()
+    except BaseException as error:
+        if sink is not None:
+            sink.drop()
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from None
         raise
 
 
@@ -214,7 +206,7 @@ def _cannot_write(path: Path, error: OSError) -> UsageError:
 
 
 class _Sink:
-    """A new file that can turn into nothing: once dropped it swallows what its users still want to write."""
+    """A new file; after ``drop`` it is removed and later writes are discarded."""
 
     def __init__(self, path: Path, *, private: bool) -> None:
         self._path, self._private = path, private
@@ -242,7 +234,7 @@ class _Sink:
             self._raw.flush()
 
     def close(self) -> None:
-        """Do nothing when a user of the file is done with it; only publish and drop end it."""
+        """Do nothing: libraries close their files, but only ``publish`` and ``drop`` close this one."""
 
     def publish(self) -> None:
         if self._raw is None:
@@ -259,12 +251,12 @@ class _Sink:
         if raw is None:
             return
         self._path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # what was still buffered does not fit on the disk either
+        with contextlib.suppress(OSError):  # the buffer may not fit on the disk
             raw.close()
 
 
 def header_line(names: Sequence[str]) -> bytes:
-    """Return the line of column names.
+    """Return the header of a CSV file.
 
     >>> header_line(["age", "sex, at birth"])
     b'age,"sex, at birth"\\n'
@@ -273,7 +265,7 @@ def header_line(names: Sequence[str]) -> bytes:
 
 
 def lines(batch: pa.RecordBatch) -> memoryview:
-    """Return the bytes of all rows, each with its end of line.
+    """Return the rows as the lines of a CSV file.
 
     >>> bytes(lines(pa.record_batch({"a": ["x", None, ""], "b": [0.1, 2.0, None]})))
     b'x,0.1\\n,2\\n"",\\n'
@@ -286,7 +278,7 @@ def lines(batch: pa.RecordBatch) -> memoryview:
 
 
 def _fields(column: pa.Array, end: str = "") -> pa.Array:
-    """Return (n_rows,) the texts between delimiters, each with its *end*; null is empty."""
+    """Return (n_rows,) the texts of a column's fields, each followed by *end*; null is an empty field."""
     if columns.is_text(column.type) and pt.is_dictionary(column.type):
         coded = columns.encode_text(column)
         return _close(_quote(columns.guard_formulas(coded.dictionary)), end).take(coded.indices).fill_null(end)
@@ -296,7 +288,7 @@ def _fields(column: pa.Array, end: str = "") -> pa.Array:
 
 
 def _close(texts: pa.Array, end: str) -> pa.Array:
-    return pc.binary_join_element_wise(texts, "", end) if end else texts  # the "separator" before nothing ends a text
+    return pc.binary_join_element_wise(texts, "", end) if end else texts  # joins with an empty text, and *end* between
 
 
 def _quote(texts: pa.Array) -> pa.Array:

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from shoal.core.documents import load_with_lines
+from shoal.core.documents import WIDTH, load_with_lines
 from shoal.core.errors import InputError, PolicyError, ShoalError, UsageError
 from shoal.core.wording import count_noun
-from shoal.policy.drafting import WIDTH, Draft
-from shoal.policy.guessing import ColumnType
+from shoal.policy.column_types import ColumnType
+from shoal.policy.drafting import Draft
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import PolicyReader
 from shoal.sources.base import SourceOptions, file_digest
 
 if TYPE_CHECKING:
-    from shoal.policy.guessing import ColumnType
+    from shoal.policy.column_types import ColumnType
     from shoal.studio.jobs import Job
     from shoal.studio.reading import Reading, ReadTable
 

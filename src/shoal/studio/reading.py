@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from shoal.core.errors import InputError, ShoalError
 from shoal.core.progress import Silent
+from shoal.policy.column_types import ColumnType
 from shoal.policy.drafting import Draft, draft_from_profiles
-from shoal.policy.guessing import ColumnType
 from shoal.policy.profiling import ColumnProfile, find_candidates, find_reading, look_first, profile_columns
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source

@@ -19,7 +19,7 @@ from typing import Self
 
 from shoal.core.errors import UsageError
 from shoal.manifest import Manifest
-from shoal.policy.guessing import ColumnType
+from shoal.policy.column_types import ColumnType
 from shoal.release.release import find_release
 from shoal.reports.templates import environment
 from shoal.sources.base import Source, SourceOptions

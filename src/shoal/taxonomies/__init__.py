@@ -1,1 +1,1 @@
-"""Value trees: what the values of each attribute may be generalized to, their files, and their builders."""
+"""Taxonomies: trees of values to which an attribute can be generalized."""

@@ -1,4 +1,4 @@
-"""Making trees from parents or from levels, with the checks that make them trees."""
+"""Building trees from the parents of nodes or from levels, with all checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MADE = re.compile(r"\[.*, .*[\])]|[<>]=? .*")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Nodes of one level, side by side; leaves between them have no node at it."""
+    """The nodes of one level; leaves between them have no node on it."""
 
     lo: IntArray  # (n,) ascending
     hi: IntArray  # (n,)
@@ -31,7 +31,7 @@ class Level:
 
 
 def from_levels(leaves: Sequence[str], levels: Sequence[Level], scale: Scale, *, declared: bool) -> Taxonomy:
-    """Build a tree of which every level is known, finest first; each level's nodes must nest in the next."""
+    """Build a tree from its levels, finest first; each level's nodes must nest in the next."""
     own = np.arange(len(leaves), dtype=np.int64)
     rows = [Level(own, own + 1, leaves), *(level for level in levels if len(level.lo))]
     first = np.cumsum([0, *(len(row.lo) for row in rows)])
@@ -39,7 +39,7 @@ def from_levels(leaves: Sequence[str], levels: Sequence[Level], scale: Scale, *,
     parents = [np.full(len(row.lo), top, dtype=np.int64) for row in rows]
     depth = [np.ones(len(row.lo), dtype=np.int64) for row in rows]
     for i in range(len(rows) - 1, -1, -1):
-        for j in range(len(rows) - 1, i, -1):  # the finest level that has a node around this one comes last
+        for j in range(len(rows) - 1, i, -1):  # the finest level with a node around this one comes last
             at = np.searchsorted(rows[j].lo, rows[i].lo, side="right") - 1
             inside = (at >= 0) & (rows[i].hi <= rows[j].hi[at])
             parents[i][inside] = first[j] + at[inside]
@@ -60,10 +60,10 @@ def from_levels(leaves: Sequence[str], levels: Sequence[Level], scale: Scale, *,
 def from_parents(
     labels: Sequence[str], parents: Sequence[int], *, name: str = "taxonomy", lines: Sequence[int] | None = None
 ) -> Taxonomy:
-    """Build a tree from each node's parent (-1 for the root); children keep the order they are given in.
+    """Build a tree from the parent of each node, -1 for the root; children keep their order.
 
-    Leaves are numbers if they ascend and every group above them is an interval, such as 20-29; codes under other groups
-    are categories. A group that is spelled like a value gets brackets. *lines* of a file are named in messages.
+    If the leaves are ascending numbers and all groups are called by intervals, such as 20-29, the tree is numeric;
+    otherwise it is a tree of categories. A group with the same label as a value gets brackets. Messages name *lines*.
 
     >>> from_parents(["any", "a", "b"], [-1, 0, 0]).labels
     ('a', 'b', 'any')
@@ -85,7 +85,7 @@ def from_parents(
     order, depth = _walk(children, roots)
     if len(order) < len(labels):
         node = min(set(range(len(labels))) - set(order))
-        for _ in labels:  # as many steps upwards end within the cycle
+        for _ in labels:  # this many steps upwards end within the cycle
             node = parents[node]
         raise TaxonomyError(f"{name} has a cycle: {name_node(node)} is its own ancestor")
     if len(labels) < 2:
@@ -101,7 +101,7 @@ def from_parents(
     values = {labels[node]: place for place, node in enumerate(leaves)}
     labels = [*labels]
     for node in (node for node in order if children[node] and labels[node] in values):
-        if (lo[node], hi[node] - 1) != (values[labels[node]],) * 2:  # a group of one value may be called like it
+        if (lo[node], hi[node] - 1) != (values[labels[node]],) * 2:  # a group of one value may have its label
             labels[node] = free_label(labels[node], values)
     _check_labels(labels, parents, children, lo, hi, order, name, name_node)
 
@@ -127,7 +127,7 @@ def from_parents(
 
 
 def scale_of(leaves: Sequence[str]) -> Scale:
-    """Return numbers if the leaves are ascending numbers without leading zeros, else categories.
+    """Return a numeric scale if the leaves are ascending numbers without leading zeros, otherwise categories.
 
     >>> scale_of(["1", "2", "10"]).kind, scale_of(["01", "02"]).kind, scale_of(["2", "1"]).kind
     ('number', 'category', 'category')
@@ -152,7 +152,7 @@ def _numbers(texts: pa.Array, pattern: str) -> Numbers | None:
 
 
 def _is_interval(scale: Numbers, label: str, lo: int, hi: int) -> bool:
-    """Whether a group of leaves is called by an interval; one in the form that labels are made in must be theirs."""
+    """Whether a group's label is an interval; an interval in shoal's own notation must equal the group."""
     own = interval_label(scale.starts[lo].item(), scale.stops[hi - 1].item(), whole=scale.whole, inclusive=True)
     return label == own or (_INTERVAL.fullmatch(label) is not None and _MADE.fullmatch(label) is None)
 
@@ -180,7 +180,7 @@ def _check_labels(
     name: str,
     name_node: Callable[[int], str],
 ) -> None:
-    """Refuse a label for two different sets of leaves; a chain of single children may repeat one."""
+    """Raise if two different sets of leaves have one label; a chain of single children may repeat a label."""
     seen: dict[str, int] = {}
     for node in order:
         other = seen.setdefault(labels[node], node)

@@ -1,8 +1,8 @@
-"""Trees as nested mappings (Python, YAML, JSON) and as the hierarchy files of ARX: reading and writing.
+"""Reading and writing trees as nested mappings (Python, YAML, JSON) and as ARX hierarchy files.
 
-In nested mappings keys are nodes; under a key stand its children (a mapping, or a list of leaves), or nothing
-(``{}`` or null) if it is a leaf itself. Everything is taken as text exactly as it is written. The leaf for missing
-values is not written: whether there is one is for the policy to say.
+In nested mappings keys are nodes. The value of a key has its children, as a mapping or a list of leaves; a leaf has the
+value ``{}`` or null. Labels are the exact texts. The leaf for missing values is not written, because the policy decides
+whether there is one.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from shoal.taxonomies.tree import Taxonomy
 
 DELIMITERS = (";", "\t", ",")  # in order of preference
 _SAMPLE = 200
-# A label and how often it was already met right above itself: ARX files repeat a label to fill columns.
+# A label, and its number of repetitions directly above itself: ARX files repeat labels to fill columns.
 Key: TypeAlias = tuple[str, int]
 Ancestors: TypeAlias = tuple[Key, ...]
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with its keys as they came, repeated ones included."""
+    """The items of a JSON object, including repeated keys."""
 
 
 def from_nested(tree: Any, *, root: str | None = None, name: str = "taxonomy") -> Taxonomy:
-    """Build a tree from nested mappings and lists, or nodes of YAML; *root* is put above them, else they must have one.
+    """Build a tree from nested mappings and lists, or YAML nodes; without *root* they must have a single root.
 
     >>> from_nested({"low": ["a", "b"], "high": ["c"]}, root="*").labels
     ('a', 'b', 'c', 'low', 'high', '*')
     """
     labels, parents, lines = ([], [], []) if root is None else ([root], [-1], [0])
-    met: dict[int, int] = {}  # a branch, by identity -> its node; met again through an alias it is no tree
+    met: dict[int, int] = {}  # nodes by the identity of branches; a branch that YAML aliases repeat is an error
     top = _children(name, tree, name)
     if top is None:
         raise TaxonomyError(f"{name} is empty; give a mapping from each group to its values")
@@ -64,7 +64,7 @@ def from_nested(tree: Any, *, root: str | None = None, name: str = "taxonomy") -
 
 
 def from_yaml_text(text: str, *, name: str) -> Taxonomy:
-    """Build a tree from YAML; messages name its lines."""
+    """Build a tree from YAML; errors name its lines."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         document = yaml.compose(text, Loader=loader)
@@ -72,22 +72,21 @@ def from_yaml_text(text: str, *, name: str) -> Taxonomy:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "unreadable"
-        raise TaxonomyError(f"{name}{where}: this is no YAML: {problem}") from None
+        raise TaxonomyError(f"{name}{where}: this is not valid YAML: {problem}") from None
     return from_nested(document, name=name)
 
 
 def from_json_text(text: str, *, name: str) -> Taxonomy:
-    """Build a tree from JSON."""
     try:
         document = json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError) as error:
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise TaxonomyError(f"{name}{line}: this is no JSON") from None
+        raise TaxonomyError(f"{name}{line}: this is not valid JSON") from None
     return from_nested(document, name=name)
 
 
 def plain_text(value: object) -> str:
-    """Return a scalar of a policy as the text that a column would have.
+    """Return a scalar of a policy as the text in a column.
 
     >>> plain_text(17), plain_text(True), plain_text("x")
     ('17', 'true', 'x')
@@ -107,11 +106,11 @@ def _explain_alias(labels: list[str], parents: list[int], node: int, first: int,
         above = parents[above]
     if above == first:
         return f"{name} has a cycle: {labels[first]!r} is its own ancestor"
-    return f"{name}: what is under {labels[first]!r} is under {labels[node]!r} too; give each value one place"
+    return f"{name}: {labels[first]!r} and {labels[node]!r} have the same children; give each value one place"
 
 
 def _children(label: str, value: Any, name: str) -> list[tuple[str, int, Any]] | None:
-    """Return the text, the line (0: unknown) and what is below of each child of a node; None if the node is a leaf."""
+    """Return the label, the line (0: unknown) and the branch of each child of a node; None for a leaf."""
     pairs = _pairs(value)
     null = isinstance(value, yaml.ScalarNode) and value.tag == "tag:yaml.org,2002:null"
     if value is None or null or pairs == []:
@@ -120,9 +119,7 @@ def _children(label: str, value: Any, name: str) -> list[tuple[str, int, Any]] |
         items = value.value if isinstance(value, yaml.SequenceNode) else value
         where = f"{name}, line {value.start_mark.line + 1}" if isinstance(value, yaml.Node) else name
         if not isinstance(items, list | tuple):
-            raise TaxonomyError(
-                f"{where}: under {label!r} stands one value; write a list: [{label}, ...] or {{}} for a leaf"
-            )
+            raise TaxonomyError(f"{where}: {label!r} has one value; write a list: [{label}, ...] or {{}} for a leaf")
         if not items:
             raise TaxonomyError(f"{where}: the group {label!r} has no values; list some or remove it")
         groups = [_pairs(item) or [] for item in items]
@@ -131,14 +128,14 @@ def _children(label: str, value: Any, name: str) -> list[tuple[str, int, Any]] |
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return the keys and values of a mapping, however it was read; None if it is none."""
+    """Return the items of a mapping, whatever reader it comes from; None for other values."""
     if isinstance(value, Mapping):
         return list(value.items())
     return value.value if isinstance(value, yaml.MappingNode) else value if isinstance(value, _Pairs) else None
 
 
 def _label(key: Any, name: str) -> tuple[str, int]:
-    """Return a label and its line, 0 if that is not known."""
+    """Return a label and its line, 0 if it is unknown."""
     if not isinstance(key, yaml.Node):
         return plain_text(key), 0
     line = key.start_mark.line + 1
@@ -157,9 +154,9 @@ class _Line:
 def from_arx_text(text: str, *, name: str) -> Taxonomy:
     """Build a tree from lines ``leaf;parent;...;*``.
 
-    Lines may be of unequal length: empty cells are skipped, and a leaf that is repeated as its own parent
-    counts once, unless that is a group of other lines. Any other label that is repeated stays a level of its
-    own where it means the same values on both levels, so that equally long lines keep their columns as levels.
+    Lines may differ in length. Empty cells are skipped. A leaf that is repeated as its own parent counts once, unless
+    other lines have it as a group. Any other repeated label is a separate level if it has the same values on both
+    levels: the columns of equally long lines remain levels.
 
     >>> from_arx_text("a;x;*\\nb;x;*\\nc;*", name="example").labels
     ('a', 'b', 'c', 'x', '*')
@@ -172,7 +169,7 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
         if place.setdefault(line.leaf, line.number) != line.number:
             raise TaxonomyError(f"{name}: the leaf {line.leaf!r} is on lines {place[line.leaf]} and {line.number}")
     above: dict[Key, tuple[Key | None, int]] = {}  # group -> its parent, and the first line it is on
-    kinds: dict[Ancestors, _Line] = {}  # the first line of each kind
+    kinds: dict[Ancestors, _Line] = {}  # the first line with these ancestors
     for line in lines:
         kinds.setdefault(line.above, line)
     for line in kinds.values():
@@ -180,7 +177,7 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
             first = above.setdefault(key, (parent, line.number))
             if first[0] != parent:
                 raise TaxonomyError(f"{name}: {_explain_two_places(key, first, (parent, line.number))}")
-    # Groups and leaves are numbered by the first line they are on, so that children keep the file's order.
+    # Groups and leaves are numbered by their first line, so children keep the order of the file.
     order = sorted(
         [(number, 1, *key, parent) for key, (parent, number) in above.items()]
         + [(line.number, 0, line.leaf, -1, line.above[0]) for line in lines],
@@ -220,7 +217,7 @@ def _lines(text: str, name: str) -> list[_Line]:
 
 
 def _merge_repetitions(lines: list[_Line]) -> list[_Line]:
-    """Drop repetitions that mean fewer values than the label they repeat: they only fill a column."""
+    """Remove repetitions that have fewer values than the label they repeat and only fill a column."""
     count: Counter[Key] = Counter()
     for above, times in Counter(line.above for line in lines).items():
         for key in above:
@@ -241,7 +238,7 @@ def _explain_two_places(key: Key, first: tuple[Key | None, int], second: tuple[K
 
 
 def to_arx_csv(taxonomy: Taxonomy, path: Path) -> None:
-    """Write one line per value, ``leaf;parent;...;*``, all equally long: a shallow leaf is repeated."""
+    """Write one line per value, ``leaf;parent;...;*``, of equal length: a shallow leaf is repeated."""
     height = taxonomy.height
     above = taxonomy.parent.tolist()
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -262,9 +259,9 @@ def to_nested_yaml(taxonomy: Taxonomy, path: Path) -> None:
 
 
 def to_nested(taxonomy: Taxonomy, spelled: Mapping[int, str] | None = None, *, lists: bool = False) -> dict[str, Any]:
-    """Return the tree as nested mappings, leaves empty ones or, if asked for, groups of them as *lists*.
+    """Return the tree as nested mappings, with empty mappings as leaves or, on request, *lists* of leaves.
 
-    Some leaves may be *spelled* unlike their labels.
+    *spelled* replaces the labels of some leaves.
 
     >>> to_nested(from_nested({"any": {"x": ["a", "b"], "c": {}}}))
     {'any': {'x': {'a': {}, 'b': {}}, 'c': {}}}

@@ -1,4 +1,4 @@
-"""Taxonomies and data: the taxonomy of a column whose policy names none, and the values that one does not cover."""
+"""Default taxonomies of columns, and values that a taxonomy does not cover."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PLAIN_NUMBER = "^(0|-?[1-9][0-9]{0,17})$"
 
 
 def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilder:
-    """Choose by the column's type, or for text by what it holds: dates, numbers, or values without distance.
+    """Choose by the column's type, or for text by its values: dates, numbers, or values without distances.
 
-    Text counts as whole numbers if none has a leading zero, so that codes such as ``01067`` stay texts.
+    Text with leading zeros is not read as numbers, so codes such as ``01067`` stay texts.
 
     >>> default_builder(pa.int64(), pa.array([1, 2])).name
     'numbers'
@@ -47,7 +47,7 @@ def default_builder(arrow_type: pa.DataType, values: pa.Array) -> TaxonomyBuilde
 
 
 def is_decimal(arrow_type: pa.DataType, values: pa.Array) -> bool:
-    """Whether a column holds numbers that are not all whole, or texts of such."""
+    """Whether a column has numbers, or texts of numbers, that are not all whole."""
     present = values.drop_null()
     if pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
         return not bool(whole_numbers(present)[1].all())
@@ -58,15 +58,14 @@ def is_decimal(arrow_type: pa.DataType, values: pa.Array) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Uncovered:
-    """Values of one column that its taxonomy does not have."""
+    """Values of a column that its taxonomy does not cover."""
 
     n_values: int
     n_records: int
-    examples: tuple[str, ...]  # at most five, the most frequent first
+    examples: tuple[str, ...]  # at most five, most frequent first
     decimal: bool = False  # whether all of them are numbers with decimals
 
     def message(self, column: str) -> str:
-        """Say what is not covered and what to do."""
         values, records = count_noun(self.n_values, "value"), count_noun(self.n_records, "record")
         shown = ", ".join(map(repr, self.examples)) + (", ..." if self.n_values > len(self.examples) else "")
         advice = "add to the taxonomy or correct the data"
@@ -76,7 +75,7 @@ class Uncovered:
 
 
 def find_uncovered(codes: CodeArray, values: pa.Array, counts: AnyIntArray) -> Uncovered:
-    """Return what *codes*, of distinct *values* that occur *counts* times, leave outside; nulls do not count.
+    """Return the distinct *values* with negative *codes*, nulls aside; *counts* are their records.
 
     >>> found = find_uncovered(np.array([0, -1], dtype=np.int32), pa.array(["a", "zz"]), np.array([5, 2]))
     >>> found.message("grade")

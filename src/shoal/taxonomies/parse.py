@@ -1,6 +1,6 @@
-"""Reading source values of any column type as texts, numbers or days.
+"""Reading source values of any type as texts, numbers or days.
 
-What cannot be read is marked, not raised, so that the completeness check can count it.
+Unreadable values are marked and do not raise an error, because the check of completeness counts them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def texts(values: pa.Array) -> pa.Array:
 
 
 def whole_numbers(values: pa.Array) -> tuple[IntArray, BoolArray]:
-    """Return (n_values,) whole numbers and whether each value is one; ``17.0`` is, ``17.5`` is not.
+    """Return (n_values,) whole numbers, and whether each value is one; ``17.0`` is one, ``17.5`` is not.
 
     >>> whole_numbers(pa.array(["17", "17.0", "17.5", "x", None]))
     (array([17, 17,  0,  0,  0]), array([ True,  True, False, False, False]))
@@ -37,14 +37,14 @@ def whole_numbers(values: pa.Array) -> tuple[IntArray, BoolArray]:
     numbers, valid = decimal_numbers(values)
     whole = valid & (np.floor(numbers) == numbers) & (np.abs(numbers) < _LARGEST)
     result = np.where(whole, numbers, 0.0).astype(np.int64)
-    if is_text(values.type):  # beyond 2**53 a detour over floats would lose digits
+    if is_text(values.type):  # floats would lose digits beyond 2**53
         exact, is_exact = _plain(_matching(values, _WHOLE).cast(pa.int64()), np.dtype(np.int64))
         return np.where(is_exact, exact, result), whole | is_exact
     return result, whole
 
 
 def decimal_numbers(values: pa.Array) -> tuple[FloatArray, BoolArray]:
-    """Return (n_values,) floats and whether each value is a finite number."""
+    """Return (n_values,) floats, and whether each value is a finite number."""
     if is_text(values.type):
         numbers = _matching(values, _DECIMAL).cast(pa.float64())
     elif pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
@@ -59,10 +59,10 @@ def decimal_numbers(values: pa.Array) -> tuple[FloatArray, BoolArray]:
 
 
 def days(values: pa.Array, form: str | None = None) -> tuple[IntArray, BoolArray]:
-    """Return (n_values,) days since 1970 and whether each value is a date.
+    """Return (n_values,) days since 1970, and whether each value is a date.
 
-    Dates and timestamps (in their own time zone) are taken as they are; text is read by *form*, as in
-    ``strptime``, or as ISO, of which a time of day is dropped. ``2024-02-30`` is no date.
+    Dates and timestamps are used in their own time zone. Text is read by *form*, as in ``strptime``, or as ISO without
+    the time of day. ``2024-02-30`` is not a date.
 
     >>> days(pa.array(["1970-01-02", "2024-02-30"]))
     (array([1, 0]), array([ True, False]))
@@ -85,13 +85,13 @@ def _parse_dates(values: pa.Array, form: str | None) -> pa.Array:
         values = pc.utf8_slice_codeunits(_matching(values, _ISO_DAY), 0, 10)
         form = "%Y-%m-%d"
     read = pc.strptime(values, format=form, unit="s", error_is_null=True)
-    # The parser turns 30 February into 1 March: what does not read back as it was written is no date.
+    # The parser turns 30 February into 1 March, so a date must be written again in the same way.
     same = pc.equal(_bare(pc.strftime(read, format=form)), _bare(values))
     return pc.if_else(same, read, None).cast(pa.date32())
 
 
 def _bare(values: pa.Array) -> pa.Array:
-    # Leading zeros, white space and case may differ between two ways to write one date.
+    # Leading zeros, white space and case may differ between two spellings of a date.
     lower = pc.utf8_lower(pc.replace_substring_regex(values, pattern=r"\s+", replacement=""))
     return pc.replace_substring_regex(lower, pattern=r"\b0+([0-9])", replacement=r"\1")
 

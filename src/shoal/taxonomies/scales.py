@@ -1,6 +1,6 @@
-"""How leaf ranges of categories, numbers, dates and masked texts are written down.
+"""The labels and covers of leaf ranges of categories, numbers, dates and masked texts.
 
-A label always contains the values it stands for, and two leaf ranges never share one.
+The values of a range are inside its label, and no two ranges have the same label.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.dictionaries import find_values
 from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 from shoal.taxonomies.tree import NOT_MISSING_LABEL, Cover, Kind, Scale, Taxonomy
 
@@ -26,16 +27,17 @@ MOST_NAMED = 12  # nodes in one label
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Categories(Scale):
-    """Values without distance: a range reads as the nodes it is made of, and covers its leaves by name."""
+    """Values without distances; a range is labelled by its nodes, and its cover lists the leaves."""
 
     kind: ClassVar[Kind] = "category"
     leaves: pa.Array  # (n_leaves,) source values as text
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
-        """Return ``{a, b}`` for the fewest nodes that make up the range or, where they are many, ``[a ... z]``."""
-        named = tiles_to_name(taxonomy, lo, hi)
-        texts_of = [_quote(taxonomy.labels[node]) for node in named]
-        return "{" + ", ".join(texts_of) + "}" if taxonomy.tiles(lo, hi) == named else f"[{' ... '.join(texts_of)}]"
+        """Return ``{a, b}`` for the nodes that make up the range or, if there are many, ``[a ... z]``."""
+        nodes = taxonomy.tiles(lo, hi)
+        if len(nodes) > MOST_NAMED:
+            return f"[{_quote(taxonomy.labels[lo])} ... {_quote(taxonomy.labels[hi - 1])}]"
+        return "{" + ", ".join(_quote(taxonomy.labels[node]) for node in nodes) + "}"
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:  # noqa: ARG002
         return {"values": self.leaves.slice(lo, hi - lo).to_pylist()}
@@ -46,26 +48,26 @@ class Categories(Scale):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefixes(Scale):
-    """Texts whose tails are masked: a node covers its prefix, any other range the texts in between.
+    """Masked texts: a node covers its prefix, any other range covers the texts between its ends.
 
-    Where they have no common length, a code may be the beginning of others, and a leaf covers itself alone.
+    Without a common length a code may be the prefix of others, and a leaf covers only itself.
 
-    In a scale ``derived`` from the data such a range has no end beyond the first and last text, so that no label
-    tells the smallest or largest one of the data.
+    In a ``derived`` scale, whose leaves come from the data, ranges are open at the first and the last leaf: labels must
+    not reveal the smallest or largest value of the data.
     """
 
     kind: ClassVar[Kind] = "prefix"
-    leaves: pa.Array  # (n_leaves,) texts of that length, none with the mask character
+    leaves: pa.Array  # (n_leaves,) texts without the mask character
     length: int | None
     character: str
     derived: bool = False
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
-        """Return ``[47102, 47110]``: the first and the last text, or ``<= 47110`` and ``>= 47102`` at open ends."""
+        """Return ``[47102, 47110]`` or, for open ends, ``<= 47110`` and ``>= 47102``."""
         return range_label(*self._ends(taxonomy, lo, hi))
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:
-        """Give the prefix that a node's mask leaves, or the two ends, null where open."""
+        """Return the prefix of a node, or the two ends of a range, null for open ones."""
         if node < 0:
             first, last = self._ends(taxonomy, lo, hi)
             return {"from": first, "through": last}
@@ -74,11 +76,9 @@ class Prefixes(Scale):
         return {"prefixes": [taxonomy.labels[node].rstrip(self.character)]}
 
     def locate(self, values: pa.Array) -> CodeArray:
-        """Find each text among the leaves, whole numbers after padding with zeros."""
         return index_in(pad_to_length(values, self.length), self.leaves)
 
     def reading(self) -> dict[str, Any]:
-        """Whole numbers are padded with zeros to this length, if there is one."""
         return {} if self.length is None else {"length": self.length}
 
     def _ends(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[str | None, str | None]:
@@ -88,46 +88,44 @@ class Prefixes(Scale):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers(Scale):
-    """Leaves side by side on the line of numbers, whole (``[20, 29]``) or decimal (``[20.5, 30)``).
+    """Adjacent intervals of whole numbers (``[20, 29]``) or decimals (``[20.5, 30)``).
 
-    In a scale ``derived`` from the data a range of several leaves ends at multiples of one of the round ``widths``, and
-    has no end beyond the first and last leaf, so that no interval tells a value of the data. A range that is not made
-    of groups of such a width goes on until the next leaf; no method publishes one.
+    In a ``derived`` scale, whose leaves come from the data, ranges of several leaves end at multiples of one of the
+    round ``widths`` and are open at the first and last leaf: no interval reveals a value of the data. A range that does
+    not fit such a width extends to the next leaf, but no method publishes one.
     """
 
     kind: ClassVar[Kind] = "number"
     starts: IntArray | FloatArray  # (n_leaves,) the smallest number of each leaf
-    stops: IntArray | FloatArray  # (n_leaves,) the first number after it
-    inclusive: BoolArray  # (n_leaves,) decimals only: the stop is the float right after the last number meant
-    open_low: bool = False  # the first leaf has no lower end
-    open_high: bool = False  # the last leaf has no upper end
+    stops: IntArray | FloatArray  # (n_leaves,) the first number after each leaf
+    inclusive: BoolArray  # (n_leaves,) decimals only: the stop is the next float after the last number of the leaf
+    open_low: bool = False  # whether the first leaf has no lower end
+    open_high: bool = False  # whether the last leaf has no upper end
     derived: bool = False
-    widths: tuple[Number, ...] = ()  # of the groups of a derived scale, finest first
+    widths: tuple[Number, ...] = ()  # of the groups, finest first
 
     @property
     def whole(self) -> bool:
         return bool(self.starts.dtype.kind == "i")
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:  # noqa: ARG002
-        """Return the interval, inclusive where its last number is one; a round end is excluded."""
+        """Return the interval, which includes its last number if that is a leaf's last number."""
         low, below = self._bounds(lo, hi)
         inclusive = bool(self.inclusive[hi - 1]) and below == self.stops[hi - 1].item()
         return interval_label(low, below, whole=self.whole, inclusive=inclusive)
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:  # noqa: ARG002
-        """Give the ends, null where open."""
         low, below = self._bounds(lo, hi)
         return {"from": low, "below": below}
 
     def locate(self, values: pa.Array) -> CodeArray:
-        """Find the leaf around each number."""
         numbers, valid = whole_numbers(values) if self.whole else decimal_numbers(values)
         leaf = np.searchsorted(self.starts, numbers, side="right") - 1
         inside = valid & (leaf >= 0) & (numbers < self.stops[leaf])
         return np.where(inside, leaf, -1).astype(np.int32)
 
     def positions(self) -> FloatArray:
-        """Return the middle of each leaf; leaves with an open end are as wide as their neighbour."""
+        """Return the middle of each leaf; a leaf with an open end is assumed to be as wide as its neighbour."""
         last = self.stops - 1 if self.whole else self.stops
         places = (self.starts.astype(np.float64) + last.astype(np.float64)) / 2.0
         if self.open_low:
@@ -148,40 +146,37 @@ class Numbers(Scale):
         )
 
     def _round(self, lo: int, hi: int) -> tuple[Number, Number] | None:
-        """Return the ends of the narrowest round interval with just these leaves, or None if there is none."""
+        """Return the ends of the narrowest round interval with exactly these leaves, or None."""
         ends = self.starts[[lo, hi - 1]]
         numbers = [multiples(ends, width).tolist() for width in self.widths]
         fitting = [pair for pair in zip(numbers, self.widths, strict=True) if pair[0][0] == pair[0][1]]
         for (first, last), width in (*fitting, *zip(numbers[:1], self.widths[:1], strict=True)):
             low, below = multiple(first, width), multiple(last + 1, width)
             if np.searchsorted(self.starts, [low, below]).tolist() == [lo, hi]:
-                return (low, below) if self.whole else (float(low), float(below))  # as the verifier tells them apart
+                return (low, below) if self.whole else (float(low), float(below))  # the verifier distinguishes them
         return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dates(Scale):
-    """Consecutive days; an end that comes from the data is open in every range that is no node."""
+    """Consecutive days; if an end comes from the data, ranges with it that are not nodes are open at that end."""
 
     kind: ClassVar[Kind] = "date"
     first: int  # days since 1970
     n_days: int
     derived_low: bool = False
     derived_high: bool = False
-    format: str | None = None  # how text is read; None is ISO
+    format: str | None = None  # of texts; None: ISO
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
-        """Return the first and last day."""
         low, below = self._bounds(taxonomy, lo, hi)
         return range_label(None if low is None else iso_day(low), None if below is None else iso_day(below - 1))
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:  # noqa: ARG002
-        """Give the first day and the day after the last, null where open."""
         ends = self._bounds(taxonomy, lo, hi)
         return {key: None if day is None else iso_day(day) for key, day in zip(("from", "below"), ends, strict=True)}
 
     def locate(self, values: pa.Array) -> CodeArray:
-        """Count days from the first one."""
         number, valid = days(values, self.format)
         leaf = number - self.first
         return np.where(valid & (leaf >= 0) & (leaf < self.n_days), leaf, -1).astype(np.int32)
@@ -194,18 +189,17 @@ class Dates(Scale):
 
     def _bounds(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int | None, int | None]:
         at_low, at_high = self.derived_low and lo == 0, self.derived_high and hi == self.n_days
-        no_node = (at_low or at_high) and taxonomy.node_of(lo, hi) < 0
-        return None if at_low and no_node else self.first + lo, None if at_high and no_node else self.first + hi
+        is_range = (at_low or at_high) and taxonomy.node_of(lo, hi) < 0
+        return None if at_low and is_range else self.first + lo, None if at_high and is_range else self.first + hi
 
 
 def index_in(values: pa.Array, leaves: pa.Array) -> CodeArray:
     """Return (n_values,) the place of each value, as text, among the leaves, or -1."""
-    found = pc.index_in(texts(values), value_set=leaves, skip_nulls=True).fill_null(-1)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int32)
+    return find_values(texts(values), leaves).astype(np.int32)
 
 
 def pad_to_length(values: pa.Array, length: int | None) -> pa.Array:
-    """Return texts as they are and whole numbers padded with zeros; null where there is no such text."""
+    """Return texts unchanged and whole numbers padded with zeros; null for other lengths."""
     as_text = texts(values)
     if length is None:
         return pc.if_else(pc.equal(as_text, ""), None, as_text)
@@ -217,27 +211,21 @@ def pad_to_length(values: pa.Array, length: int | None) -> pa.Array:
     return pc.if_else(pc.equal(pc.utf8_length(as_text), length), as_text, None)
 
 
-def tiles_to_name(taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int, ...]:
-    """Return the nodes that a label of categories names: those that make up the range or, of many, both ends."""
-    tiles = taxonomy.tiles(lo, hi)
-    return tiles if len(tiles) <= MOST_NAMED else (lo, hi - 1)
-
-
 def _quote(name: str) -> str:
-    """Put quotes around a label that has commas, braces, quotes, dots in a row or spaces around it itself."""
+    """Quote a label that contains commas, braces, quotes, an ellipsis or surrounding blanks."""
     unclear = set(name) & set(',{}"') or "..." in name or name != name.strip()
     return json.dumps(name, ensure_ascii=False) if unclear else name
 
 
 def range_label(first: str | None, last: str | None) -> str:
-    """Write what is from the first to the last; None is an open end."""
+    """Write a range of texts; None is an open end."""
     if first is None:
         return NOT_MISSING_LABEL if last is None else f"<= {last}"
     return f">= {first}" if last is None else f"[{first}, {last}]"
 
 
 def interval_label(low: Number | None, below: Number | None, *, whole: bool, inclusive: bool = False) -> str:
-    """Write the numbers from *low* up to but without *below*; None is an open end.
+    """Write the interval of numbers from *low* to below *below*; None is an open end.
 
     >>> interval_label(20, 30, whole=True), interval_label(20.5, 30.0, whole=False)
     ('[20, 29]', '[20.5, 30)')
@@ -254,7 +242,7 @@ def interval_label(low: Number | None, below: Number | None, *, whole: bool, inc
 
 
 def multiple(times: int, width: Number) -> Number:
-    """Return a multiple of a round width, exact to the last digit.
+    """Return a multiple of a round width without rounding errors.
 
     >>> multiple(3, 0.1), multiple(3, 50)
     (0.3, 150)
@@ -263,7 +251,7 @@ def multiple(times: int, width: Number) -> Number:
 
 
 def multiples(numbers: IntArray | FloatArray, width: Number) -> IntArray:
-    """Return (n,) how often a round width goes into each number.
+    """Return (n,) the quotients of numbers and a round width, rounded down.
 
     >>> multiples(np.array([0.3, -0.05]), 0.1).tolist()
     [3, -1]
@@ -279,12 +267,12 @@ def multiples(numbers: IntArray | FloatArray, width: Number) -> IntArray:
 
 
 def exact(number: Number) -> Fraction:
-    """Return what was written down: 0.1 is one tenth."""
+    """Return the number as it was written: 0.1 is one tenth."""
     return Fraction(repr(number))
 
 
 def number_text(number: Number) -> str:
-    """Write a number in the shortest way that reads back as the same.
+    """Write a number in the shortest form that reads back as the same number.
 
     >>> number_text(30.0), number_text(0.1), number_text(7)
     ('30', '0.1', '7')
@@ -293,7 +281,7 @@ def number_text(number: Number) -> str:
 
 
 def iso_day(day: int) -> str:
-    """Write a day since 1970 as ISO date.
+    """Write a day since 1970 as an ISO date.
 
     >>> iso_day(0)
     '1970-01-01'

@@ -1,8 +1,8 @@
-"""The value tree of one attribute.
+"""The taxonomy of an attribute: a tree of values.
 
-Leaves are numbered in tree order, so every node is a contiguous range of leaves ``[lo, hi)``, and a
-published value is a leaf range too: a taxonomy node and a Mondrian interval are one type. A node's number
-below ``n_leaves`` is the leaf's own number; inner nodes follow, each after its children, the root last.
+Leaves are numbered in tree order, so every node is a contiguous range of leaves ``[lo, hi)``. A published value is also
+a range of leaves, whether it is a node of the taxonomy or a Mondrian interval. Leaves have the smallest node numbers,
+their own numbers; inner nodes follow, each after its children, with the root last.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
+from shoal.core.dictionaries import factor_column
 from shoal.core.progress import show
 
 Kind = Literal["category", "number", "date", "prefix"]
@@ -23,23 +24,23 @@ Cover = dict[str, Any]
 
 MISSING_LABEL = "missing"
 NOT_MISSING_LABEL = "(not missing)"
-# Labels that a scale makes up start with one of these, so only such node labels can be mistaken for them.
+# Labels that a scale writes begin with one of these, so only node labels with the same beginning can equal them.
 _MADE_UP = ("{", "[", "<", ">", "(")
 
 
 class Scale(ABC):
-    """How the leaf ranges of one kind of attribute are written down.
+    """The way of writing leaf ranges of one kind of attribute.
 
-    A *cover* says, without reference to any code, which source values a label stands for. It goes to the
-    manifest, where the verifier and the users of the data read it:
+    A *cover* defines the source values of a label without reference to code. It is written to the manifest for the
+    verifier and the users of the data:
 
     - ``{"any": true}``: every value, missing or not (the root);
     - ``{"values": [...]}``: these source values, as text;
     - ``{"prefixes": [...]}``: every text that starts with one of these;
-    - ``{"from": "47102", "through": "47110"}``: every text from the one to the other, in the order of characters;
+    - ``{"from": "47102", "through": "47110"}``: every text between these two, inclusive, in the order of characters;
       a null end is open;
     - ``{"from": a, "below": b}``: numbers or ISO dates in [a, b); a null end is open;
-    - any of them with ``"missing": true``: missing values as well;
+    - any of them with ``"missing": true``: also missing values;
     - ``{"missing": true}`` alone: missing values only.
     """
 
@@ -47,25 +48,22 @@ class Scale(ABC):
 
     @abstractmethod
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
-        """Text for a leaf range that is no taxonomy node and does not contain the missing leaf."""
+        """Return the label of a leaf range that is not a node and does not contain the missing leaf."""
 
     @abstractmethod
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:
-        """Source values under a leaf range, which is that of a *node* but not the root, or of none (-1).
-
-        The range does not contain the missing leaf.
-        """
+        """Return the cover of a leaf range without the missing leaf; *node* is its node, or -1."""
 
     @abstractmethod
     def locate(self, values: pa.Array) -> CodeArray:
         """Return (n_values,) the leaf of each source value; -1 for nulls and values outside the taxonomy."""
 
     def positions(self) -> FloatArray | None:
-        """Return the places of the leaves on the line of numbers, or None if they have no distance."""
+        """Return (n_leaves,) the numeric positions of the leaves, or None if they have no distances."""
         return None
 
     def reading(self) -> dict[str, Any]:
-        """Return what one must know to read source values besides their covers: ``length``, ``format``."""
+        """Return the parameters besides covers that are needed for reading source values: ``length``, ``format``."""
         return {}
 
 
@@ -73,8 +71,8 @@ class Scale(ABC):
 class Taxonomy:
     """A tree of values; node v covers the leaves ``lo[v]:hi[v]``.
 
-    ``missing`` is the leaf that stands for missing values, always the last one and a child of the root, or
-    None. ``declared`` says that the leaves come from the policy, not from the data, so that all may be named.
+    ``missing`` is the leaf of missing values, which is the last leaf and a child of the root, or None. If ``declared``,
+    the leaves come from the policy and not from the data, so releases may list all of them.
 
     >>> from shoal.taxonomies.files import from_nested
     >>> disease = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
@@ -85,7 +83,7 @@ class Taxonomy:
     """
 
     labels: tuple[str, ...]  # (n_nodes,) leaves first, in tree order; root last
-    parent: CodeArray  # (n_nodes,) the root's is -1; every other's is larger than the node itself
+    parent: CodeArray  # (n_nodes,) -1 for the root, otherwise larger than the node's number
     lo: CodeArray  # (n_nodes,)
     hi: CodeArray  # (n_nodes,)
     level: CodeArray  # (n_nodes,) the root's is 0
@@ -94,9 +92,9 @@ class Taxonomy:
     declared: bool
     missing: int | None = None
     _by_parent: CodeArray = field(init=False, repr=False)  # (n_nodes,) nodes grouped by parent, in leaf order
-    _first_child: CodeArray = field(init=False, repr=False)  # (n_nodes + 1,) where a node's group starts
-    _claimed: frozenset[str] = field(init=False, repr=False)  # node labels that look made up by a scale
-    _climb: tuple[list[int], list[int], list[int]] = field(init=False, repr=False)  # lo, hi, parent: fast one by one
+    _first_child: CodeArray = field(init=False, repr=False)  # (n_nodes + 1,) where each node's children start
+    _claimed: frozenset[str] = field(init=False, repr=False)  # node labels that a scale might write too
+    _climb: tuple[list[int], list[int], list[int]] = field(init=False, repr=False)  # lo, hi, parent as lists, for speed
 
     def __post_init__(self) -> None:
         """Index children and labels."""
@@ -110,42 +108,36 @@ class Taxonomy:
 
     @property
     def n_nodes(self) -> int:
-        """Number of nodes, leaves and root included."""
         return len(self.labels)
 
     @property
     def root(self) -> int:
-        """The node above all others."""
         return len(self.labels) - 1
 
     @property
     def height(self) -> int:
-        """The number of generalization steps: 0 keeps values as they are, this many take every leaf to the root."""
+        """The number of generalization steps from the deepest leaf to the root."""
         return int(self.level.max())
 
     @property
     def leaf_labels(self) -> tuple[str, ...]:
-        """Labels of the leaves, in tree order."""
         return self.labels[: self.n_leaves]
 
     @property
     def positions(self) -> FloatArray | None:
-        """Return (n_leaves,) the numeric place of each leaf, NaN for the missing one; None for categories."""
+        """(n_leaves,) the numeric position of each leaf, NaN for the missing one; None for categories."""
         places = self.scale.positions()
         if places is None or self.missing is None:
             return places
         return np.append(places, np.nan)
 
     def is_leaf(self, node: int) -> bool:
-        """Whether the node has no children."""
         return node < self.n_leaves
 
     def children(self, node: int) -> tuple[int, ...]:
-        """Return the node's children in leaf order."""
         return tuple(self._by_parent[self._first_child[node] : self._first_child[node + 1]].tolist())
 
     def covering(self, lo: int, hi: int) -> int:
-        """Return the lowest node that contains the leaf range."""
         self._check(lo, hi)
         _, ends, parents = self._climb
         node = lo
@@ -160,7 +152,6 @@ class Taxonomy:
         return node if starts[node] == lo and ends[node] == hi else -1
 
     def lowest_nodes(self, lo: AnyIntArray, hi: AnyIntArray) -> CodeArray:
-        """Return (n_ranges,) the lowest node that contains each leaf range."""
         nodes = np.array(lo, dtype=np.int32)
         outside = np.flatnonzero(self.hi[nodes] < hi)
         while outside.size:
@@ -171,9 +162,9 @@ class Taxonomy:
     def node_at(self, height: int) -> CodeArray:
         """Return (n_leaves,) the node of each leaf after generalizing *height* steps.
 
-        Steps are counted from the deepest leaves: a leaf goes to its ancestor at tree level
-        ``self.height - height``, or stays where it is while it is nearer to the root than that. For a file whose
-        lines are equally long this is the file's column *height*.
+        Steps are counted from the deepest leaves: each leaf moves to its ancestor at tree level
+        ``self.height - height``, or stays if it is nearer to the root. In a file with lines of equal length, this is
+        the column number *height*.
         """
         if not 0 <= height <= self.height:
             raise ValueError(f"height must be in 0..{self.height}, not {height}")
@@ -186,7 +177,7 @@ class Taxonomy:
         return nodes
 
     def tiles(self, lo: int, hi: int) -> tuple[int, ...]:
-        """Return the fewest nodes whose leaf ranges, side by side, make up this one."""
+        """Return the smallest sequence of nodes that makes up the leaf range."""
         self._check(lo, hi)
         starts, ends, parents = self._climb
         found = []
@@ -199,10 +190,10 @@ class Taxonomy:
         return tuple(found)
 
     def find_node(self, lo: int, hi: int, level: int | None = None) -> int:
-        """Return the node that a leaf range is published as, or -1.
+        """Return the node by which a leaf range is published, or -1.
 
-        Of a chain of single children that is the lowest node or, if values were generalized *level* steps, the node
-        that these steps lead to. Such values are otherwise suppressed: the whole range is then the root.
+        In a chain of single children this is the lowest node or, after *level* generalization steps, the node that they
+        reach. Other values are then suppressed: the whole range is the root.
         """
         if level is None:
             return self.node_of(lo, hi)
@@ -214,10 +205,7 @@ class Taxonomy:
         return self.root if hi - lo == self.n_leaves else self.node_of(lo, hi)
 
     def label(self, lo: int, hi: int, level: int | None = None) -> str:
-        """Return the text published for a leaf range; no two ranges share one.
-
-        A node reads as its label (see ``find_node``), everything else as the scale writes it.
-        """
+        """Return the label of a leaf range, which no other range has: a node's label, or one written by the scale."""
         node = self.find_node(lo, hi, level)
         if node >= 0:
             return self.labels[node]
@@ -228,7 +216,7 @@ class Taxonomy:
         return self._free(self.scale.label(self, lo, hi))
 
     def cover(self, lo: int, hi: int, level: int | None = None) -> Cover:
-        """Return which source values a leaf range stands for, in the format that ``Scale`` describes."""
+        """Return the cover of a leaf range, in the format of ``Scale``."""
         self._check(lo, hi)
         node = self.find_node(lo, hi, level)
         if node == self.root:
@@ -240,20 +228,19 @@ class Taxonomy:
         return {**self.scale.cover(self, lo, self.missing, self.find_node(lo, self.missing, level)), "missing": True}
 
     def encode(self, values: pa.Array) -> CodeArray:
-        """Return (n_values,) the leaf of each source value, or -1; nulls go to the missing leaf."""
+        """Return (n_values,) the leaf of each source value, the missing leaf for nulls, or -1."""
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
         if pa.types.is_dictionary(values.type):
-            of_entry = np.append(self.encode(values.dictionary), self._null_code)
-            index = values.indices.cast(pa.int64()).fill_null(len(of_entry) - 1)
-            return np.asarray(of_entry[index.to_numpy(zero_copy_only=False)], dtype=np.int32)
+            indices, entries = factor_column(values)
+            return np.append(self.encode(entries), np.int32(self._null_code))[indices]  # index -1 takes the last code
         codes = self.scale.locate(values)
         if values.null_count:
             codes = np.where(values.is_null().to_numpy(zero_copy_only=False), self._null_code, codes)
         return codes.astype(np.int32, copy=False)
 
     def with_missing(self) -> Taxonomy:
-        """Return the same tree with a leaf for missing values, last and under the root."""
+        """Return the tree with a leaf for missing values."""
         if self.missing is not None:
             return self
         place, label = self.n_leaves, free_label(MISSING_LABEL, self.labels)
@@ -273,7 +260,6 @@ class Taxonomy:
         )
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the tree, to unfold."""
         return str(show("taxonomy", self))
 
     @property
@@ -282,7 +268,7 @@ class Taxonomy:
 
     def _check(self, lo: int, hi: int) -> None:
         if not 0 <= lo < hi <= self.n_leaves:
-            raise ValueError(f"[{lo}, {hi}) is no range of {self.n_leaves} leaves")
+            raise ValueError(f"[{lo}, {hi}) is not a range of {self.n_leaves} leaves")
 
     def _free(self, text: str) -> str:
         while text in self._claimed:
@@ -291,7 +277,7 @@ class Taxonomy:
 
 
 def free_label(wanted: str, taken: Iterable[str]) -> str:
-    """Return *wanted*, in as many brackets as it takes to differ from all labels taken.
+    """Return *wanted* in enough brackets to differ from all labels taken.
 
     >>> free_label("*", ["a", "*"])
     '(*)'
@@ -303,7 +289,7 @@ def free_label(wanted: str, taken: Iterable[str]) -> str:
 
 
 def widen(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, *, ranges: bool) -> tuple[CodeArray, CodeArray]:
-    """Return (n,) the narrowest leaf ranges around ``[lo, hi)`` that may be published: nodes or, if asked for, ranges.
+    """Return (n,) the narrowest ranges around ``[lo, hi)`` that may be published: nodes or, on request, ranges.
 
     >>> from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
     >>> ages = IntervalsTaxonomy(min=0, max=99, widths=(10, 50)).build(None)
@@ -322,18 +308,18 @@ def widen(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, *, ranges: bool)
 
 
 def has_ranges(taxonomy: Taxonomy) -> bool:
-    """Whether the values have an order that a range can follow: numbers, dates, and what the policy lists.
+    """Whether ranges of values make sense: for numbers, dates and values listed in the policy.
 
-    Values that were found in the data are sorted as text, which says nothing about them: they are published as nodes.
+    Values that were found in the data are sorted as text, an order without meaning; they are published as nodes.
     """
     return taxonomy.declared or taxonomy.positions is not None
 
 
 def range_ends(taxonomy: Taxonomy) -> tuple[CodeArray, CodeArray]:
-    """Return (n_leaves,) the first leaf of a range that has this leaf lowest, and the last one if it has it highest.
+    """Return (n_leaves,) the first leaf of ranges that begin with it, and the last leaf of ranges that end with it.
 
-    Ranges of numbers and dates end at edges of the taxonomy's groups, so that no end is a record's value. Listed values
-    are named one by one.
+    Ranges of numbers and dates end at edges of the taxonomy's groups, so their ends are not values of records. Listed
+    values are ends themselves.
     """
     leaf = np.arange(taxonomy.n_leaves, dtype=np.int32)
     if taxonomy.positions is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -167,7 +168,7 @@ def test_a_server_that_is_gone_at_the_commit_leaves_a_doubt_that_is_told(postgre
 
     def gone(self):
         def refuse(*_, **__):
-            raise self.failures[0]("nothing answers", status_code=10)
+            raise self.failures[0]("no server listens", status_code=10)
 
         monkeypatch.setattr(self._driver, "connect", refuse)
         raise self.failures[0]("gone", status_code=10)
@@ -309,7 +310,8 @@ def test_memory_that_runs_out_is_no_fault_of_the_database(database, policy, tmp_
 
     monkeypatch.setattr("shoal.sources.databases.base.Connection.find", exhausted)
     done = run("anonymize", database.table("patients"), "-p", policy, "-o", tmp_path / "out")
-    assert (done.exit_code, done.stderr) == (2, "shoal: out of memory; nothing was published\n")
+    assert done.exit_code == 2
+    assert re.match("shoal: out of memory.*; nothing was published", done.stderr)
     with connect(DatabaseTable.of(database.table("patients"))) as connection:
         for explaining in (connection._reading, connection._writing):
             with pytest.raises(MemoryError), explaining():

@@ -68,7 +68,7 @@ def test_what_is_not_there(database):
     database.execute("CREATE TABLE nobody (a integer)")
     title = DatabaseTable.of(database.table("x")).title
     assert refusal(database.table("patient")) == (
-        f"there is no table 'patient' in the {title} database; did you mean 'patients'?"
+        f"the {title} database has no table 'patient'; did you mean 'patients'?"
     )
     assert refusal(database.table("nobody")) == f"{title} table 'nobody' has no rows"
     assert "nope" in refusal(database.table("SELECT nope FROM patients"))
@@ -220,7 +220,7 @@ def test_a_message_of_the_server_that_quotes_values_is_not_passed_on(postgresql)
     said = refusal(postgresql.table("SELECT patient::integer FROM patients"))
     assert said == "cannot read the PostgreSQL query: the server stopped at a row; does a cast fail?"
     said = refusal(postgresql.table("SELECT 'Zaphod'::integer AS a"))
-    assert said == "cannot read the PostgreSQL query: the server refuses it (state 22P02)"
+    assert said == "cannot read the PostgreSQL query: the server reports an error (state 22P02)"
 
 
 def test_files_that_are_no_databases(tmp_path):
@@ -233,11 +233,11 @@ def test_files_that_are_no_databases(tmp_path):
 
 def test_servers_that_do_not_answer_or_refuse(postgresql, cluster):
     nobody = f"postgresql://ann:{'s3cret'}@127.0.0.1:1/clinic#t"
-    assert refusal(nobody) == "cannot connect to the PostgreSQL server at 127.0.0.1:1: nothing answers there"
+    assert refusal(nobody) == "cannot connect to the PostgreSQL server at 127.0.0.1:1: no server listens there"
     said = refusal(postgresql.table("t").replace(cluster.password, "s3cret"))
-    assert "it refuses the user or the password" in said
+    assert "wrong user or password" in said
     said += refusal(postgresql.address + "_none#t")
-    assert "no such database" in said
+    assert "the database or the user does not exist" in said
     said += refusal("postgresql://ann:s3cret@[bad/clinic#t")
     assert "s3cret" not in said
     assert cluster.password not in said

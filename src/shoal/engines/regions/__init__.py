@@ -1,1 +1,1 @@
-"""Tables larger than memory: boxes of quasi values that are counted, planned and rewritten one after another."""
+"""Tables larger than memory: regions that are planned one by one."""

@@ -1,4 +1,4 @@
-"""How much memory a run may use, and what follows from it for each step."""
+"""The memory that a run may use, and the limits of each step that follow from it."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from shoal.policy.policy import Policy
 from shoal.sources.base import Source
 
 LEAST = 768 << 20
-SHARE = 0.75  # of what the machine has, if nobody says how much
-MOST_FILES = 400  # temporary files that wait at a time, of the 1,024 that a process may usually open
+SHARE = 0.75  # of the machine's memory, by default
+MOST_FILES = 400  # open temporary files; a process may usually have 1,024
 
-# Bytes, measured on hospital stays (six quasi attributes, one sensitive, nearly every record a cell of its own).
+# Bytes, measured on hospital stays (six quasi attributes, one sensitive, nearly every record in a separate cell).
 _BASE = 370 << 20  # the interpreter, its libraries and compiled kernels
-_THREAD = 100 << 20  # the batches of a million rows that a thread reads, codes and sorts
-_CELL = 150  # all steps in memory, the verifier's included
-_REGION_CELL = 200  # counting, planning and rewriting a region, while the rows before it wait on the disk
-_HEAP_ROW = 400  # a heap is read, put in order, labelled and written, while the one before is being compressed
+_THREAD = 100 << 20  # the batches of a million rows that a thread processes
+_CELL = 150  # all steps in memory, including the verifier's
+_REGION_CELL = 200  # counting, planning and rewriting a region while the other rows wait on the disk
+_HEAP_ROW = 400  # reading, sorting, labelling and writing a heap while the previous one is compressed
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What each step may hold at a time."""
+    """The amounts of data that each step may have in memory."""
 
     limit: int  # bytes of the whole process
-    cells: int  # distinct combinations that are handled in memory
-    sample: int  # cells of the sample that regions are cut on
-    region_rows: int  # that a region is expected to have
-    heap_rows: int  # that are shuffled at a time
+    cells: int  # distinct combinations of values
+    sample: int  # cells of the sample for dividing the table into regions
+    region_rows: int  # expected rows of a region
+    heap_rows: int  # rows that are shuffled together
     threads: int
 
     @classmethod
     def of(cls, memory: int | str | None = None, threads: int | None = None) -> Budget:
-        """Divide *memory*, in bytes or like "2GiB"; without it a share of what the machine has."""
+        """Divide *memory*, in bytes or like "2GiB"; the default is a share of the machine's."""
         limit = int(SHARE * machine_memory()) if memory is None else parse_memory(memory)
         if threads is not None and threads < 1:
             raise UsageError(f"threads is {threads}; give at least 1")
@@ -63,25 +63,25 @@ class Budget:
 
 
 def estimate_memory(n_cells: int, threads: int) -> str:
-    """Return the memory that so many cells take if all are handled at once, for people."""
+    """Return the memory for this many cells in one process, as text."""
     return size_text(_BASE + threads * _THREAD + n_cells * _CELL)
 
 
 def refuse_larger(policy: Policy, source: Source, budget: Budget, n_cells: int, *, agreed: bool) -> None:
-    """Raise if a table with so many combinations of values, or more, must be planned at once; say what would help."""
+    """Raise if a table with this many combinations of values cannot be divided into regions."""
     reason = None
     if policy.method.takes_regions is None:
-        reason = f"method {policy.method.name} decides for all records at once"
+        reason = f"method {policy.method.name} considers all records together"
     elif any(getattr(model, "population", None) is not None for model in policy.privacy):
-        reason = "a model that counts a population looks at all of it at once"
+        reason = "a model that counts a population needs all of it"
     elif policy.counted_units:
-        reason = "people who have records in several regions are counted at once"
+        reason = "people with records in several regions are counted in one step"
     elif policy.true_values:
-        reason = "models also judge the values before a technique, which are counted in memory"
+        reason = "models are also checked for the values before a technique, which are counted in memory"
     elif agreed:
-        reason = "a plan that was agreed on is applied to all records at once"
+        reason = "an agreed plan is applied to all records together"
     elif changes_before(source, policy.names("quasi")):
-        reason = "the table as it was before the sample and the techniques is counted at once, for the evidence"
+        reason = "the table before the sample and the techniques is counted in one step for the evidence"
     if reason is None:
         return
     most = "" if source.n_rows is None else f", and may have up to {source.n_rows:,}"
@@ -89,7 +89,7 @@ def refuse_larger(policy: Policy, source: Source, budget: Budget, n_cells: int, 
     raise UsageError(
         f"{source.name} has more than {n_cells:,} combinations of quasi and sensitive values{most}; {reason}, and "
         f"{budget.text} of memory are allowed for it: allow {needed} with --memory, declare coarser values, or use "
-        "mondrian, which takes a table larger than memory region by region"
+        "mondrian, which plans a table larger than memory by regions"
     )
 
 
@@ -109,7 +109,7 @@ def parse_memory(memory: int | str) -> int:
 
 
 def machine_memory() -> int:
-    """Return the bytes that this process may have: those of the machine, or fewer if its group is limited."""
+    """Return the bytes that this process may use: the machine's memory, or the limit of its control group."""
     least = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in (*_group_limits(), _CGROUP / "memory.max", _CGROUP / "memory" / "memory.limit_in_bytes"):
         try:
@@ -122,7 +122,7 @@ def machine_memory() -> int:
 
 
 def _group_limits() -> list[Path]:
-    """Return where the limits of this process's control groups stand, the innermost first."""
+    """Return the paths of the limits of this process's control groups, the innermost first."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -1,6 +1,6 @@
-"""A table larger than memory: divided into regions, each of which is counted, planned and made ready to be shuffled.
+"""Planning a table larger than memory by regions, which are counted, planned and shuffled one by one.
 
-Local and Spark engines differ only in where a region's rows wait and who plans it.
+The local engine and Spark store a region's rows in different places and plan it in different processes.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from shoal.release.regions import RegionalPublication
 from shoal.release.rows import RowNumbers
 from shoal.sources.base import Source
 
-# The keys and the carried columns of all rows of a region, some at a time; they can be read again.
+# Yields the keys and the carried columns of a region's rows in parts, any number of times.
 Waiting: TypeAlias = Callable[[], Iterator[tuple[KeyArray, pa.Table]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegionPlanner:
-    """Plans the regions of one table, each from its own rows and from what is known of the whole."""
+    """Plans the regions of a table, each from its own rows and the counts of the whole table."""
 
     policy: Policy
     trees: tuple[Tree, ...]
-    looked: SampledCells  # its values; the sample is not needed any more
+    looked: SampledCells  # the values of the table; the sample itself is not needed
     whole: WholeTable
     budget: Budget
 
     def plan(self, region: Settled, waiting: Waiting, rng: np.random.Generator) -> PlannedRegion:
-        """Count one region and plan it; the result depends on its rows, their order and *rng* alone."""
+        """Count and plan a region; the result depends only on its rows, their order and *rng*."""
         counted = self._count(region, waiting)
         box = Region(region.lo, region.hi, self.looked, self.whole)
         problem = encode_cells(counted, self.policy, self.trees, region=box).problem
@@ -77,7 +77,6 @@ class RegionPlanner:
         return PlannedRegion(findings, counted.run, plan.assignment, numbers, waiting)
 
     def _count(self, region: Settled, waiting: Waiting) -> CountedCells:
-        """Reduce the rows of a region to its cells."""
         stack, looked = RunStack(), self.looked
         for keys, _ in waiting():
             stack.push(Run.of_rows(keys))
@@ -86,8 +85,8 @@ class RegionPlanner:
         if n_cells > self.budget.cells:
             raise UsageError(
                 f"a part of the table with {n_cells:,} combinations of values cannot be cut so that both sides "
-                f"meet the models; it takes {estimate_memory(n_cells, self.budget.threads)} of memory "
-                f"where {self.budget.text} are allowed; allow more with --memory, or ask for less"
+                f"meet the models; it needs {estimate_memory(n_cells, self.budget.threads)} of memory "
+                f"and {self.budget.text} are allowed; allow more with --memory, or ask for less"
             )
         return CountedCells(looked.columns, looked.dictionaries, looked.layout, run, region.n_records)
 
@@ -102,7 +101,7 @@ class RegionPlanner:
                 f"in a region of a table larger than memory: {error}; more memory makes fewer regions"
             ) from None
         if not isinstance(plan, Plan):
-            raise TypeError(f"method {method.name} says that it takes regions, but it makes no classes")
+            raise TypeError(f"method {method.name} claims to take regions, but it makes no classes")
         return plan
 
     @property
@@ -112,7 +111,7 @@ class RegionPlanner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedRegion:
-    """The plan of one region: what it adds to the whole, and its rows."""
+    """The plan of a region: its findings and its rows."""
 
     findings: Findings
     cells: Run
@@ -121,7 +120,7 @@ class PlannedRegion:
     waiting: Waiting
 
     def batches(self, chance: Chance) -> Iterator[pa.RecordBatch]:
-        """Yield all published rows, dealt to the classes of their cells; last in each is its place in the source."""
+        """Yield all published rows, assigned to classes; the last column is the place in the source."""
         dealer = Dealer(self.assignment, chance)
         for keys, carried in self.waiting():
             cells = self.cells.find(keys)
@@ -130,12 +129,12 @@ class PlannedRegion:
             yield self.numbers.wait(cells, dealer.deal(cells), beside)
 
 
-# The coarse plan of a table larger than memory: regions that are cut on a sample and settled by exact counts.
+# The coarse plan: regions that are cut on a sample and settled by exact counts.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """A table cut into boxes, each of which is expected to hold what a process may plan at once."""
+    """A table cut into boxes, each of which one process can probably plan."""
 
     policy: Policy
     looked: SampledCells
@@ -145,7 +144,7 @@ class Division:
 
     @classmethod
     def of(cls, policy: Policy, looked: SampledCells, budget: Budget, most_regions: int = MOST_FILES) -> Division:
-        """Grow the trees of all attributes, and cut the sample."""
+        """Build the trees of all attributes, and cut the sample."""
         trees = make_trees(looked, policy)
         sample = encode_cells(looked.sample, policy, trees).problem
         refuse_method(policy.method, sample)
@@ -163,15 +162,17 @@ class Division:
         return Router(self.looked, self.trees, self.policy, self.tree)
 
     def planner(self, counts: RegionCounts) -> RegionPlanner:
-        """Return what plans any of the regions, given the counts of all."""
+        """Return the planner of all regions, given their counts."""
         return RegionPlanner(self.policy, self.trees, self.looked.without_cells(), counts.whole, self.budget)
 
     def settle(self, counts: RegionCounts) -> list[Settled]:
-        """Return the regions, each of which meets all requirements as one class if classes are made of its records."""
+        """Return the regions; each meets all requirements as one class if the method makes classes."""
         if not counts.sizes.any():
             raise InputError("every record has a missing value, and the policy drops such records")
-        if find_form(self.policy.method.form).as_they_are:
-            return self._boxes(counts)
+        if find_form(self.policy.method.form).as_they_are:  # every box with records, because nothing is required
+            nodes = [self.tree.nodes[leaf] for leaf in self.tree.leaves]
+            sizes = counts.sizes.tolist()
+            return [Settled((n,), node.lo, node.hi, sizes[n]) for n, node in enumerate(nodes) if sizes[n]]
         root = self.tree.nodes[0]
         whole = Region(root.lo, root.hi, self.looked, counts.whole)
         problem = encode_cells(self.looked.sample, self.policy, self.trees, region=whole).problem
@@ -182,27 +183,19 @@ class Division:
         if len(found) == 1 and found[0].n_records > self.budget.cells:
             raise UsageError(
                 f"no cut of the table leaves two parts that both meet the models, so all of its {found[0].n_records:,} "
-                "records are planned at once, which takes up to "
-                f"{estimate_memory(found[0].n_records, self.budget.threads)} of memory where {self.budget.text} are "
+                "records are planned together, which needs up to "
+                f"{estimate_memory(found[0].n_records, self.budget.threads)} of memory, and {self.budget.text} are "
                 "allowed; allow more with --memory, or ask for less"
             )
         return found
 
-    def _boxes(self, counts: RegionCounts) -> list[Settled]:
-        """Return every box with records: nothing is asked of one where values are published as they are."""
-        return [
-            Settled((number,), self.tree.nodes[node].lo, self.tree.nodes[node].hi, int(counts.sizes[number]))
-            for number, node in enumerate(self.tree.leaves)
-            if counts.sizes[number]
-        ]
 
-
-# A table larger than memory on one machine: its regions one after another, their rows in one shuffler.
+# The local engine plans the regions one after another and collects their rows in one shuffler.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Larger:
-    """A table with more cells than memory holds, and what is needed to publish it by a method that takes regions."""
+    """A table with too many cells for memory, and everything needed to publish it by regions."""
 
     policy: Policy
     source: Source
@@ -214,7 +207,7 @@ class Larger:
     progress: Progress
 
     def publication(self, held: ExitStack) -> RegionalPublication:
-        """Plan all regions; the rows wait in temporary files until *held* is left."""
+        """Plan all regions; the rows wait in temporary files until *held* is closed."""
         division = Division.of(self.policy, self.looked, self.budget)
         with RegionFiles(len(division.tree.leaves), self.looked.layout.n_words, self.folder) as files:
             counts = self._route(division.router(), files)
@@ -237,23 +230,21 @@ class Larger:
         )
 
     def _route(self, router: Router, files: RegionFiles) -> RegionCounts:
-        """Read the source, and write all rows to the files of their regions."""
         counts, first_row, carried = router.counts(), 0, self.policy.names("insensitive")
         routed = self.engine.locate_keys(self.source, self.looked, carried, self.progress, router.route_batch)
         for part in routed:
             files.write(part.place_rows(first_row), part.first)
             counts.add(part)
             first_row += len(part.region)
-        files.finish()
         return counts
 
 
-# Which boxes are regions in the end: those that meet every requirement by themselves, others joined until they do.
+# Boxes that meet every requirement are regions; others are joined until they do.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settled:
-    """A region that can be planned alone: the leaves of the tree that it is made of, and its box."""
+    """A region that can be planned separately: its leaves of the tree, and its box."""
 
     leaves: tuple[int, ...]
     lo: CodeArray  # (n_quasi,)
@@ -264,15 +255,15 @@ class Settled:
 def settle_regions(
     tree: RegionTree, counts: RegionCounts, problem: Problem, *, generalizes: bool = False
 ) -> list[Settled]:
-    """Return the smallest regions that meet every requirement as one class, joined with their siblings if need be.
+    """Return the smallest regions that meet every requirement as one class, joining siblings if necessary.
 
-    *problem* has the requirements with the whole table's counts. If not even the root meets them, it is the only one.
-    With *generalizes*, what they would be met by with all sensitive values generalized is enough.
+    *problem* has the requirements with the whole table's counts. If the root does not meet them either, it is the only
+    region. With *generalizes*, it is enough that generalizing all sensitive values would meet a requirement.
     """
     number = {node: leaf for leaf, node in enumerate(tree.leaves)}
 
     def settle(place: int) -> tuple[list[int], list[Settled] | None]:
-        """Return the leaves below a node, and the regions; None if they fail and it may not be one itself."""
+        """Return the leaves below a node and its regions, or None if they fail and the node may not be a region."""
         node = tree.nodes[place]
         if node.attribute < 0:
             leaves = [number[place]]
@@ -292,7 +283,7 @@ def settle_regions(
 
 
 def _hold_as_class(leaves: list[int], counts: RegionCounts, problem: Problem, generalizes: bool) -> bool:
-    """Whether the records of some leaves meet every requirement as one class."""
+    """Whether the records of these leaves meet every requirement as one class."""
     size = np.array([counts.sizes[leaves].sum()])
     for requirement in problem.requirements:
         values, names = None, requirement.model.attributes
@@ -309,9 +300,9 @@ def _hold_as_class(leaves: list[int], counts: RegionCounts, problem: Problem, ge
 
 
 def _holds_generalized(requirement: Requirement, size: IntArray, values: IntArray, problem: Problem) -> bool:
-    """Whether records with these true values meet a requirement if all publish the root for their sensitive value.
+    """Whether records with these true values meet a requirement if all sensitive values are generalized to the root.
 
-    Models without a definition for generalized values forbid that.
+    Models without a definition for generalized values do not allow that.
     """
     model, whole = requirement.model, requirement.whole(problem.cells.counts)
     if requirement.place is None or not problem.may_generalize(requirement.place) or not isinstance(model, ValueModel):

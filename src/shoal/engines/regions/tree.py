@@ -1,4 +1,4 @@
-"""The cuts between regions: a tree whose leaves are boxes of quasi values that together cover all there are."""
+"""Dividing a table into regions: a tree of cuts whose leaves are boxes of quasi values."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from shoal.utility.information import relative_widths
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Keys = NDArray[np.uint64]
-_EVEN = 0.2  # a cut that leaves less than this share on one side is taken only if there is none that is more even
+_EVEN = 0.2  # share of the smaller side, below which a cut is only made if no other is possible
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A box, cut in two or not; ``closed`` tells whether it may be a region."""
+    """A box, which may be cut in two; ``closed`` boxes may be regions."""
 
     lo: CodeArray  # (n_quasi,)
     hi: CodeArray  # (n_quasi,)
     closed: bool
     attribute: int = -1
-    cut: int = 0  # leaves up to this are below
+    cut: int = 0  # the last leaf of the attribute that is below
     below: int = -1
     above: int = -1
 
 
 @dataclass(slots=True, eq=False)
 class RegionTree:
-    """Nodes, the root first."""
+    """Nodes; the first one is the root."""
 
     nodes: list[Node] = field(default_factory=list)
 
@@ -46,7 +46,7 @@ class RegionTree:
         return [number for number, node in enumerate(self.nodes) if node.attribute < 0]
 
     def table(self) -> RouteTable:
-        """Return what routing needs of each node; regions are numbered as the leaves are."""
+        """Return the nodes as arrays for routing; regions have the numbers of the leaves."""
         number = np.full(len(self.nodes), -1, dtype=np.int32)
         number[self.leaves] = np.arange(len(self.leaves), dtype=np.int32)
         columns = [(node.attribute, node.cut, node.below, node.above) for node in self.nodes]
@@ -63,12 +63,11 @@ def cut_regions(
     generalizes: bool = False,
     most_regions: int = MOST_FILES,
 ) -> RegionTree:
-    """Halve a random *sample* of a table until each box is expected to hold at most so many rows.
+    """Halve a random *sample* of a table until each box probably has at most *most_rows* rows.
 
-    A cut at which both sides meet all requirements, as far as the sample tells, comes before others, and then one of
-    the attribute that is widest there, as Mondrian would. *by_nodes*, boxes are nodes of all taxonomies. With
-    *generalizes*, requirements do not count that generalized sensitive values meet. Beyond *most_regions* boxes
-    only those are cut on that may not stay as they are.
+    Preferred cuts leave two sides that meet all requirements in the sample and divide the widest attribute, as Mondrian
+    would. With *by_nodes*, boxes are nodes of all taxonomies. With *generalizes*, requirements are ignored if
+    generalized sensitive values can meet them. Beyond *most_regions* boxes, only boxes that may not be regions are cut.
     """
     asked = [r for r in sample.requirements if r.place is None or not (generalizes and sample.may_generalize(r.place))]
     return _Cutting(replace(sample, requirements=tuple(asked)), share, most_rows, most_regions, by_nodes).grow()
@@ -82,14 +81,14 @@ class _Cutting:
         self._wholes = [r.as_one_class(self._scale(sample.cells.counts)) for r in sample.requirements]
 
     def grow(self) -> RegionTree:
-        """Cut the largest box again and again."""
+        """Cut the largest box repeatedly."""
         lo, hi = self._problem.bounds
         tree = RegionTree([Node(lo, hi, True)])
         waiting = [(0, np.arange(self._problem.cells.n_cells))]
         n_leaves = 1
         while waiting:
             waiting.sort(key=lambda entry: (tree.nodes[entry[0]].closed, len(entry[1])))
-            place = 0 if not tree.nodes[waiting[0][0]].closed else -1  # what may not stay so is cut in any case
+            place = 0 if not tree.nodes[waiting[0][0]].closed else -1  # boxes that may not be regions come first
             number, cells = waiting.pop(place)
             node = tree.nodes[number]
             n_rows = float(self._problem.cells.counts[cells].sum()) / self._share
@@ -115,7 +114,7 @@ class _Cutting:
             yield Node(side_lo, side_hi, self._is_closed(at, int(lo), int(hi)))
 
     def _is_closed(self, attribute: int, lo: int, hi: int) -> bool:
-        """Whether leaves are those of one node, if they must be; other attributes of a box that is cut always are."""
+        """Whether this range is a node, if boxes must be nodes; the other ranges of a box always are."""
         if not self._by_nodes:
             return True
         taxonomy = self._problem.quasi[attribute].taxonomy
@@ -123,7 +122,7 @@ class _Cutting:
         return bool(taxonomy.lo[node] == lo and taxonomy.hi[node] == hi)
 
     def _choose_cut(self, node: Node, cells: IntArray) -> tuple[int, int] | None:
-        """Return the attribute and the last leaf below the cut; None if nothing can be cut."""
+        """Return the attribute and the last leaf below the cut, or None if no cut is possible."""
         proposals = []
         for j in range(len(self._problem.quasi)):
             if not node.closed and self._is_closed(j, int(node.lo[j]), int(node.hi[j])):
@@ -139,7 +138,7 @@ class _Cutting:
         return None
 
     def _propose_cuts(self, node: Node, cells: IntArray, j: int) -> list[tuple[bool, float, int, int]]:
-        """Return the most even cut of one attribute: whether it is uneven, how wide the attribute is, and the cut."""
+        """Return the most even cut of an attribute: whether it is uneven, the attribute's width and number, the cut."""
         lo, hi = int(node.lo[j]), int(node.hi[j])
         codes = self._problem.quasi_codes[j][cells].astype(np.int64)
         counts = self._problem.cells.counts[cells]
@@ -159,7 +158,6 @@ class _Cutting:
         return [(share < _EVEN, width, j, lo + best)]
 
     def _cuttable(self, j: int, lo: int, hi: int) -> BoolArray:
-        """Return (hi - lo - 1,) whether a cut after each leaf is possible."""
         if not self._by_nodes:
             return np.ones(hi - lo - 1, dtype=np.bool_)
         taxonomy = self._problem.quasi[j].taxonomy
@@ -181,12 +179,12 @@ class _Cutting:
         return True
 
     def _scale(self, counts: IntArray) -> IntArray:
-        """Return how many records of the table so many of the sample stand for."""
+        """Estimate counts of the table from counts of the sample."""
         return np.rint(counts / self._share).astype(np.int64)
 
 
 class RouteTable(NamedTuple):
-    """The nodes of a tree of cuts, the root first."""
+    """The nodes of a region tree as arrays."""
 
     attribute: Codes  # -1: not cut
     cut: Codes
@@ -205,10 +203,10 @@ def route(
     tree: RouteTable,
     complete: bool,
 ) -> Codes:
-    """Return the region of each row, or -1 for a row that lacks a value where all must be *complete*.
+    """Return (n_rows,) the region of each row, or -1 if all values must be *complete* and one is missing.
 
-    Column c stands in word ``columns[c, 0]`` of the *keys*, ``columns[c, 1]`` bits from the right; the leaf of its code
-    is at ``first[c]`` and after. A node of the tree sends leaves of its attribute up to ``cut`` to ``below``.
+    Column c is in word ``columns[c, 0]`` of the *keys*, ``columns[c, 1]`` bits from the right; the leaves of its codes
+    begin at ``first[c]``. A node of the tree sends leaves of its attribute up to ``cut`` to ``below``.
     """
     n_rows, n_columns = keys.shape[1], len(columns)
     out = np.empty(n_rows, dtype=np.int32)
@@ -235,7 +233,7 @@ def route(
 
 @kernel
 def tally(region: Codes, values: Codes, counts: Ints) -> None:
-    """Add one to the count of each row's value in its region; rows of no region count nowhere."""
+    """Count each row's value in its region; rows without region are not counted."""
     for row in range(len(region)):
         if region[row] >= 0:
             counts[region[row], values[row]] += 1

@@ -1,1 +1,1 @@
-"""The Spark engine: Spark DataFrames in and out, counted and rewritten where their partitions are."""
+"""The Spark engine, which counts and rewrites rows where their partitions are."""

@@ -1,4 +1,4 @@
-"""The Spark engine: what the local engine does to all batches, done where the partitions are."""
+"""The Spark engine, which runs the local engine's work on each partition."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from shoal.core.progress import Progress, Silent
 from shoal.core.randomness import Chance
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import Budget
-from shoal.engines.spark.rewriting import RowsOnSpark, chance_for, heaps_for, rewrite
+from shoal.engines.spark.rewriting import KeptOnSpark, chance_for, heaps_for, is_on_this_machine, rewrite_on_spark
 from shoal.plan.cells import KeyLayout, Run, RunStack
 from shoal.plan.counted import Factored, LocatedBatch, Thinning, pack_keys
 from shoal.policy.policy import Policy
-from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.publication import ClassPublication, Publication, PublishedRows
 from shoal.release.regions import RegionalPublication
-from shoal.release.witness import ROW
 from shoal.sources.base import Source, SourceOptions, layers
 from shoal.sources.frames import is_spark_frame
 from shoal.sources.opening import open_source
@@ -37,7 +35,6 @@ from shoal.sources.spark.shipping import (
     PIECES,
     Form,
     Shared,
-    by_places,
     carry,
     collect_pieces,
     hold,
@@ -47,7 +44,7 @@ from shoal.sources.spark.shipping import (
     stream_pieces,
     unpack_message,
 )
-from shoal.sources.spark.source import SparkRows, SparkSource, open_spark_files
+from shoal.sources.spark.source import SparkSource, open_spark_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,8 +100,8 @@ class SparkEngine(LocalEngine):
     def apply(self, publication: Publication, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Rewrite the rows on Spark if each is one record; on one machine Spark only finds their cells."""
         waiting = None
-        if isinstance(publication, RegionalPublication) or not _is_on_this_machine(publication.source):
-            waiting = _rewrite(publication, chance, heaps_for(publication.n_rows))
+        if isinstance(publication, RegionalPublication) or not is_on_this_machine(publication.source):
+            waiting = rewrite_on_spark(publication, chance, heaps_for(publication.n_rows))
         if waiting is None or not isinstance(publication, ClassPublication):
             return super().apply(publication, chance, folder, progress)
         return PublishedRows(publication.publish_heaps(waiting.heaps(), progress))
@@ -114,7 +111,7 @@ class SparkEngine(LocalEngine):
         *_, given = layers(publication.source)
         if not self._of_frame or not isinstance(given, SparkSource) or not isinstance(publication, ClassPublication):
             return None
-        waiting = _rewrite(publication, chance, len(given.partitions))
+        waiting = rewrite_on_spark(publication, chance, len(given.partitions))
         if waiting is None:
             return None
         with progress.step("rewriting", publication.n_rows) as step:
@@ -123,7 +120,7 @@ class SparkEngine(LocalEngine):
         return KeptOnSpark(placed, publication.n_rows)
 
     def count(self, source: Source, columns: Sequence[str], progress: Progress) -> CountedCells:
-        """Reduce the source to the distinct combinations of *columns*: the same cells as the local engine finds."""
+        """Return the distinct combinations of *columns* and their records, in the order of the local engine."""
         if not isinstance(source, SparkSource):
             return super().count(source, columns, progress)
         with progress.step("counting", source.n_rows) as step:
@@ -135,7 +132,7 @@ class SparkEngine(LocalEngine):
     def look(
         self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning
     ) -> CountedCells | SampledCells:
-        """Count the source, or draw a sample of it where it has more cells than the driver may hold."""
+        """Count the source, or only a sample of it if the source has too many cells for the driver."""
         if not isinstance(source, SparkSource):
             return super().look(source, columns, progress, thinning)
         with progress.step("counting", source.n_rows) as step:
@@ -164,75 +161,31 @@ class SparkEngine(LocalEngine):
                 step.advance(batch.num_rows)
 
 
-def _is_on_this_machine(source: Source) -> bool:
-    """Whether the workers of a source are processes of this machine, or it has none."""
-    *_, given = layers(source)
-    session = given.frame.sparkSession if isinstance(given, SparkSource) else None
-    return session is None or (session.conf.get("spark.master", None) or "").startswith("local")
-
-
-def _rewrite(publication: Publication, chance: Chance, n_heaps: int) -> RowsOnSpark | None:
-    """Return rows that wait on Spark; None if the driver must make them."""
-    if isinstance(publication, RegionalPublication) and isinstance(publication.waiting, RowsOnSpark):
-        return publication.waiting
-    if type(publication) is GeneralizedPublication and isinstance(publication.source, SparkSource):
-        return rewrite(publication, publication.source, chance, n_heaps)
-    return None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeptOnSpark:
-    """A released DataFrame whose last column is the place of each row in the source."""
-
-    placed: DataFrame
-    n_rows: int
-
-    @property
-    def frame(self) -> DataFrame:
-        """The DataFrame without the places."""
-        *names, _ = self.placed.columns
-        return by_places(self.placed).select(*map(str, range(len(names)))).toDF(*names)
-
-    @property
-    def rows(self) -> SparkRows:
-        """The rows as the verifier reads them."""
-        return SparkRows(self.frame)
-
-    def place(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield some columns, and last the place of each row in the source."""
-        return SparkRows(self.placed).batches([*columns, ROW])
-
-    def draw(self, n_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield about *n_rows* random rows, or all rows."""
-        share, frame = n_rows / max(self.n_rows, 1), self.frame
-        return SparkRows(frame if share >= 1 else frame.sample(False, share, seed=0)).batches(frame.columns)
-
-
 def _complete(counted: Found, source: SparkSource) -> Found:
     if counted.n_rows != source.n_rows:
         raise InputError(f"{source.name} changed while it was being read; nothing was published")
     return counted
 
 
-# Workers that are ready before the first row is read.
+# Preparing workers before the first row is read.
 
-_ROWS = 1 << 12  # no fewer than there are cores: Spark makes a partition for each of them
+_ROWS = 1 << 12  # at least as many as cores: Spark makes a partition for each core
 
 
 def ready_session(master: str | None) -> SparkSession:
-    """Return the session on a master, all of whose workers have shoal in this version."""
+    """Return the session of a master after checking the version of shoal on all workers."""
     session = spark_session(master)
     make_ready(session)
     return session
 
 
 def make_ready(session: SparkSession) -> None:
-    """Have a worker for each core load shoal, so that no step waits for it; raise if they have another version."""
+    """Import shoal on a worker per core before it is needed; raise if a worker has another version."""
     from shoal import __version__ as here
 
     def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            import shoal.engines.spark.rewriting  # it loads everything that tasks need
+            import shoal.engines.spark.rewriting  # imports everything that tasks need
 
             found = shoal.__version__
         except ImportError:
@@ -247,13 +200,13 @@ def make_ready(session: SparkSession) -> None:
         raise UsageError(f"every worker of Spark needs shoal {here}, as the driver has it; found: {', '.join(others)}")
 
 
-# Cells, or a sample of them, counted where the partitions are and merged as a tree.
+# Counting cells on the partitions and merging them on the driver.
 
 FAN_IN = 8  # pieces that a worker merges into one
 
 
 class Merger:
-    """Adds up cells that were counted apart; values keep the order in which they come."""
+    """Merges cells that were counted separately; values keep the order in which they arrive."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
@@ -262,7 +215,7 @@ class Merger:
         self._layout = KeyLayout.of_bits([1] * len(columns))
 
     def add(self, factors: Factored, counts: IntArray) -> list[KeyArray]:
-        """Take cells, given the indices and the values of each column, and their records; return the values' codes."""
+        """Add cells, given the indices and values of each column and the records; return the codes of the values."""
         tables = [dictionary.codes(values) for dictionary, (_, values) in zip(self._dictionaries, factors, strict=True)]
         sizes = [dictionary.size for dictionary in self._dictionaries]
         if not self._layout.holds(sizes):
@@ -270,11 +223,11 @@ class Merger:
             if self._stack.n_held:
                 self._stack.relay(self._layout, wider)
             self._layout = wider
-        self._stack.push(Run.of_cells(pack_keys(factors, tables, self._layout), counts))  # in order: the codes are new
+        self._stack.push(Run.of_cells(pack_keys(factors, tables, self._layout), counts))
         return tables
 
     def add_batch(self, cells: pa.RecordBatch) -> None:
-        """Take cells: a column of coded values for each attribute, and their records."""
+        """Add a batch with a coded column for each attribute and the records of each cell."""
         *columns, counts = cells.columns
         self.add([factor_column(column) for column in columns], np.array(counts, dtype=np.int64))
 
@@ -282,7 +235,6 @@ class Merger:
         return self._stack.n_held > most_cells and len(self._stack.total().counts) > most_cells
 
     def total(self) -> CountedCells:
-        """Return all of them."""
         run = self._stack.total()
         return CountedCells(self._columns, self._dictionaries, self._layout, run, int(run.counts.sum()))
 
@@ -330,18 +282,17 @@ def _merge_as_tree(pieces: DataFrame, n_pieces: int, merge: Callable[[pa.Table],
     return pieces
 
 
-# What the engine does inside a partition: the work of the local engine, on a source that is this partition.
+# Work on a partition: the local engine runs with the partition as its source.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPartition:
-    """Reduces a partition to its cells."""
+    """Counts the cells of a partition."""
 
     form: Form
     columns: tuple[str, ...]
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the cells: a column of coded values for each attribute, and their records."""
         source = self.form.open(number, batches)
         if source is not None:
             yield from cell_batches(LocalEngine(1).count(source, self.columns, Silent()))
@@ -356,7 +307,7 @@ class LocatePartition:
     carried: tuple[str, ...]
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the cells of rows, and beside them the columns that are carried along."""
+        """Yield the cells of rows and the carried columns."""
         source = self.form.open(number, batches)
         if source is None:
             return
@@ -366,7 +317,7 @@ class LocatePartition:
 
 
 def cell_batches(counted: CountedCells) -> Iterator[pa.RecordBatch]:
-    """Yield cells as coded values and their records, some at a time."""
+    """Yield batches with a coded column for each attribute and the records of each cell."""
     columns = []
     for place, dictionary in enumerate(counted.dictionaries):
         narrow = np.min_scalar_type(-dictionary.size)
@@ -378,15 +329,13 @@ def cell_batches(counted: CountedCells) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, CHUNK_ROWS)
 
 
-# A sample of a table with too many cells for the driver, drawn where the partitions are and merged as a tree.
-#
-# What a partition tells is one message: every value of each column with its records, and the sampled cells in terms of
-# these values.
+# Sampling a table with too many cells for the driver. Each partition sends one message: every value of each column with
+# its records, and the sampled cells.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplePartition:
-    """Draws the same share of every partition; a task that runs twice draws the same records."""
+    """Samples a share of a partition; a repeated task draws the same records."""
 
     form: Form
     columns: tuple[str, ...]
@@ -394,7 +343,6 @@ class SamplePartition:
     secret: bytes
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one message."""
         source = self.form.open(number, batches)
         if source is None:
             return
@@ -406,7 +354,7 @@ class SamplePartition:
 
 
 class SampleMerger:
-    """Adds up samples of the same share; values keep the order in which they come."""
+    """Merges samples of the same share; values keep the order in which they arrive."""
 
     def __init__(self, columns: Sequence[str], share: float) -> None:
         self._cells, self._share = Merger(columns), share
@@ -414,7 +362,7 @@ class SampleMerger:
         self._n_rows = 0
 
     def add(self, message: pa.RecordBatch) -> None:
-        """Take what one partition, or several together, tell."""
+        """Add the message of one partition."""
         *lists, counts = (column.flatten() for column in message.columns[:-1])
         factors = [(codes.to_numpy(), values) for values, _, codes in zip(*[iter(lists)] * 3, strict=True)]
         tables = self._cells.add(factors, counts.to_numpy())
@@ -431,8 +379,8 @@ class SampleMerger:
 def sample_message(looked: SampledCells) -> pa.RecordBatch:
     """Return a sample as one row of lists.
 
-    For each column its values, the records of each and last of those without one, and the sampled cells' indices among
-    the values, -1 for none; then the cells' records, and how many rows were read.
+    For each column these are its values, their records and those of missing, and the sampled cells' indices of values,
+    -1 for missing; then the cells' records and the number of rows that were read.
     """
     lists: list[pa.Array] = []
     for place, dictionary in enumerate(looked.dictionaries):
@@ -445,7 +393,7 @@ def sample_message(looked: SampledCells) -> pa.RecordBatch:
 
 
 def sample_partitions(source: SparkSource, columns: Sequence[str], share: float, secret: bytes) -> SampledCells:
-    """Return all values of *columns* with their records, and a *share* of the records as cells."""
+    """Return all values of *columns* with their records, and the cells of a *share* of the rows."""
     wanted, form = source.select_columns(columns)
     with explain_failures(source.name):
         pieces = pieces_of(wanted, SamplePartition(form, tuple(columns), share, secret))

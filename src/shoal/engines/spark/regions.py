@@ -1,4 +1,4 @@
-"""A table larger than the driver's memory on Spark: cut on a sample, routed, and planned by a task for each region."""
+"""Planning a table larger than the driver's memory on Spark: each region is planned by a task."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ MOST_REGIONS = 1 << 14  # each of them is a task
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LargerOnSpark:
-    """A table with more cells than the driver holds, and what is needed to publish it region by region on Spark.
+    """A table with too many cells for the driver, and everything needed to publish it by regions on Spark.
 
-    All that tasks draw follows from a secret and from the number of their partition or region, and the pieces that they
-    make are functions of what they are sent: a piece that is lost with its worker is made again as it was.
+    Draws of tasks follow from a secret and the number of the partition or region, so the pieces of a task depend only
+    on its input: if a worker is lost, Spark makes its pieces again.
     """
 
     policy: Policy
@@ -59,7 +59,7 @@ class LargerOnSpark:
     progress: Progress
 
     def publication(self, held: ExitStack) -> RegionalPublication:
-        """Plan all regions; the rows wait with the workers until *held* is left."""
+        """Plan all regions; the workers keep the rows until *held* is closed."""
         division = Division.of(self.policy, self.looked, self.budget, MOST_REGIONS)
         with explain_failures(self.source.name), ExitStack() as routing:
             with self.progress.step("routing", self.looked.n_rows) as step:
@@ -74,7 +74,10 @@ class LargerOnSpark:
                 work = PlanRegion(division.planner(counts), regions, n_heaps, secret)
                 sent = exchange(_to_regions(rows, len(division.tree.leaves), regions), len(regions))
                 planned = self._persist(route(sent, work), held)
-                findings = _add_findings(planned, len(regions))
+                messages = collect_messages(planned, FINDINGS)
+                if sorted(messages) != list(range(len(regions))):
+                    raise InputError("not every region was planned; nothing was published")
+                findings = reduce(add, (read_findings(messages[number]) for number in range(len(regions))))
                 step.advance(n_records)
         waiting = RowsOnSpark(self.source.name, planned.where(f"destination != {FINDINGS}"), n_heaps, secret)
         return RegionalPublication.of(
@@ -88,7 +91,7 @@ class LargerOnSpark:
         return route(wanted, RoutePartition(form, looked, division.router(), carried, n_rows))
 
     def _counts(self, division: Division, rows: DataFrame) -> RegionCounts:
-        """Return the counts of all partitions, which are those of all rows."""
+        """Return the sums of all partitions' counts."""
         counts = division.router().counts()
         for message in collect_messages(rows, COUNTS).values():
             add_counts(counts, message)
@@ -98,19 +101,19 @@ class LargerOnSpark:
 
     @staticmethod
     def _persist(pieces: DataFrame, held: ExitStack) -> DataFrame:
-        """Keep pieces with the workers, for they are used twice; a lost one is made again, the same."""
+        """Cache pieces that are used twice; Spark makes lost pieces again."""
         found = pieces.persist()
         held.callback(_unpersist, found)
         return found
 
 
 def _unpersist(pieces: DataFrame) -> None:
-    with contextlib.suppress(Exception):  # where Spark has ended there is nothing to remove
+    with contextlib.suppress(Exception):  # if Spark has ended, nothing can be removed
         pieces.unpersist()
 
 
 def _to_regions(rows: DataFrame, n_boxes: int, regions: Sequence[Settled]) -> DataFrame:
-    """Return the pieces of all boxes that are in some region, with the region's number in place of the box's."""
+    """Return the pieces of all boxes in regions, with the region's number as destination."""
     from pyspark.sql import functions
 
     region_of = [-1] * n_boxes
@@ -122,16 +125,8 @@ def _to_regions(rows: DataFrame, n_boxes: int, regions: Sequence[Settled]) -> Da
     return rows.where(box != COUNTS).withColumn("destination", functions.get(table, box))
 
 
-def _add_findings(planned: DataFrame, n_regions: int) -> Findings:
-    """Add up what all regions found, in their order."""
-    messages = collect_messages(planned, FINDINGS)
-    if sorted(messages) != list(range(n_regions)):
-        raise InputError("not every region was planned; nothing was published")
-    return reduce(add, (read_findings(messages[number]) for number in range(n_regions)))
-
-
 def collect_messages(pieces: DataFrame, destination: int) -> dict[int, pa.RecordBatch]:
-    """Return what each partition tells the driver."""
+    """Return the messages of partitions to this destination."""
     from pyspark.sql import functions
 
     found = pieces.where(functions.col("destination") == destination).select("partition", "message").toArrow()
@@ -139,15 +134,15 @@ def collect_messages(pieces: DataFrame, destination: int) -> dict[int, pa.Record
     return {number: unpack_message(one.as_buffer()) for number, one in zip(numbers, messages, strict=True)}
 
 
-# Rows on their way to regions: every partition sends its rows to the boxes they lie in, and counts them exactly.
+# Routing: every partition sends its rows to the boxes that contain them, and counts them.
 
-COUNTS = -1  # the destination of what is counted: the driver
-ROWS_AT_ONCE = 1 << 20  # that are cut into pieces together, so that pieces are few and large
+COUNTS = -1  # destination of counts: the driver
+ROWS_AT_ONCE = 1 << 20  # are cut into pieces together, which makes few and large pieces
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutePartition:
-    """Cuts the rows of a partition into pieces, one for each box that has some."""
+    """Cuts the rows of a partition into one piece per nonempty box."""
 
     form: Form
     looked: SampledCells
@@ -156,7 +151,7 @@ class RoutePartition:
     n_rows: tuple[int, ...]  # of each partition
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield boxes and the keys and carried columns of their rows; last, for the driver, all counts."""
+        """Yield boxes with the keys and carried columns of their rows, and last the counts for the driver."""
         source = self.form.open(number, batches)
         if source is None:
             return
@@ -185,7 +180,7 @@ def _pieces(waiting: list[Routed]) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def counts_message(counts: RegionCounts) -> pa.RecordBatch:
-    """Return what a partition counted as one row of lists: all that is not zero, by places in the tables."""
+    """Return a partition's counts as one row of lists: the places and values of nonzero counts in each table."""
     tables = [counts.sizes, *counts.values.values()]
     lists = [list_ for table in tables for list_ in (np.flatnonzero(table), table[table != 0])]
     columns = [pa.ListArray.from_arrays(pa.array([0, len(one)], pa.int32()), pa.array(one)) for one in lists]
@@ -194,7 +189,7 @@ def counts_message(counts: RegionCounts) -> pa.RecordBatch:
 
 
 def add_counts(counts: RegionCounts, message: pa.RecordBatch) -> None:
-    """Add what a partition counted."""
+    """Add a partition's counts."""
     *lists, dropped = message.columns
     arrays = [column.flatten().to_numpy() for column in lists]
     for table, places, records in zip([counts.sizes, *counts.values.values()], arrays[::2], arrays[1::2], strict=True):
@@ -202,14 +197,14 @@ def add_counts(counts: RegionCounts, message: pa.RecordBatch) -> None:
     counts.n_dropped += int(dropped[0].as_py())
 
 
-# Regions planned in parallel, each by a task of its own: the code of the local engine, on rows sent to the task.
+# Planning: each region has a task, which runs the code of the local engine.
 
-FINDINGS = -1  # the destination of what a region adds to the whole: the driver
+FINDINGS = -1  # destination of findings: the driver
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanRegion:
-    """Plans the region of a task, and sends its rows to random heaps, where they will be put in order."""
+    """Plans the region of a task, and sends its rows to random heaps, which shuffle them."""
 
     planner: RegionPlanner
     regions: Sequence[Settled]
@@ -217,7 +212,7 @@ class PlanRegion:
     secret: bytes
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the findings, or why there are none, and then the rows as they wait to be published."""
+        """Yield the findings or an error, and then the rows."""
         rows = [batch for _, batch in receive(batches)]
         try:
             planned = self._plan(number, rows)
@@ -238,12 +233,12 @@ class PlanRegion:
 
 
 def read_findings(message: pa.RecordBatch) -> Findings:
-    """Return what a region adds to the whole; raise what its task was refused for."""
-    found = pickle.loads(message.column(0)[0].as_py())  # noqa: S301  what a task of this run has just made
+    """Return the findings of a region, or raise its error."""
+    found = pickle.loads(message.column(0)[0].as_py())  # noqa: S301  packed by a task of this run
     if isinstance(found, ShoalError):
         raise found
     if not isinstance(found, Findings):
-        raise TypeError("a task of planning has returned something else than findings")
+        raise TypeError("a planning task did not return findings")
     return found
 
 

@@ -1,9 +1,8 @@
-"""Rewriting rows by a plan where their partitions are, and putting them in random order there.
+"""Rewriting rows by a plan where their partitions are, and shuffling them.
 
-A task may run twice: a worker is lost, or Spark tries a slow one again. So nothing in a partition is drawn anew: deals
-and orders follow from one secret of the run and from the numbers of partitions and heaps, and both runs make the same
-rows. Each row is sent to a random heap, and each heap is put in random order by the task that receives it: every order
-is equally likely.
+Spark may run a task twice, after losing a worker or because it is slow. Therefore all draws of a task follow from a
+secret of the run and the number of its partition or heap, and both runs make the same rows. Each row goes to a random
+heap, and each heap is shuffled by the task that receives it: every order is equally likely.
 """
 
 from __future__ import annotations
@@ -20,17 +19,20 @@ from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Silent
-from shoal.core.randomness import Chance, shuffle_within
+from shoal.core.randomness import Chance
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.plan.plan import SPLIT, Assignment, Dealer
 from shoal.release.forms.classes import GeneralizedPublication
-from shoal.release.publication import ClassPublication
+from shoal.release.publication import ClassPublication, Publication
+from shoal.release.regions import RegionalPublication
 from shoal.release.rows import RowColumns, RowNumbers, plain_batch
 from shoal.release.witness import ROW
+from shoal.sources.base import Source, layers
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
     Form,
     Shared,
+    by_places,
     collect_pieces,
     exchange,
     on_partitions,
@@ -39,7 +41,7 @@ from shoal.sources.spark.shipping import (
     route,
     stream_pieces,
 )
-from shoal.sources.spark.source import SparkSource, keep
+from shoal.sources.spark.source import SparkRows, SparkSource, keep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +51,7 @@ ROWS_PER_HEAP = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planned:
-    """All cells, where their records go, and under which numbers these wait."""
+    """All cells, the classes of their records, and the numbers by which rows wait."""
 
     counted: CountedCells
     assignment: Assignment
@@ -58,13 +60,13 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TallyPartition:
-    """Counts a partition's records of the cells that split."""
+    """Counts a partition's records of the cells whose records go to several classes."""
 
     form: Form
     planned: Shared[Planned]
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the numbers, among the split cells, of those that occur, and their records."""
+        """Yield the numbers of the split cells that occur, and their records."""
         source = self.form.open(number, batches)
         if source is None:
             return
@@ -81,7 +83,7 @@ class TallyPartition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RewritePartition:
-    """Deals the rows of a partition to classes, and sends each to a random heap."""
+    """Assigns the rows of a partition to classes, and sends each to a random heap."""
 
     form: Form
     planned: Shared[Planned]
@@ -92,7 +94,7 @@ class RewritePartition:
     n_rows: tuple[int, ...]  # of each partition
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield heaps and the rows that go there, as they wait to be published."""
+        """Yield heaps and their rows."""
         source = self.form.open(number, batches)
         if source is None:
             return
@@ -111,7 +113,7 @@ class RewritePartition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderHeap:
-    """Puts the rows of a heap in random order."""
+    """Shuffles the rows of a heap."""
 
     secret: bytes
 
@@ -121,7 +123,7 @@ class OrderHeap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishHeap:
-    """Puts the rows of a heap in random order, and spells out what they publish."""
+    """Shuffles the rows of a heap, and writes their published values."""
 
     order: OrderHeap
     columns: Shared[RowColumns]
@@ -132,7 +134,7 @@ class PublishHeap:
             yield self._publish(waiting)
 
     def schema(self, source: pa.Schema) -> pa.Schema:
-        """Return the types of what is published, given those of the source."""
+        """Return the schema of the published rows, given the source's schema."""
         columns = self.columns.value
         n_numbers = (1 if columns.by_class else len(columns.quasi)) + len(columns.sensitive)
         numbers = [pa.array([], pa.int32())] * n_numbers
@@ -148,7 +150,7 @@ class PublishHeap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsOnSpark:
-    """Rows on their way to heaps, which Spark makes or keeps until they are published."""
+    """Rows with random heaps as destinations, which Spark computes when they are published."""
 
     name: str  # of the source
     pieces: DataFrame
@@ -156,13 +158,13 @@ class RowsOnSpark:
     secret: bytes
 
     def heaps(self) -> Iterator[pa.Table]:
-        """Yield all rows in random order, for the driver to write."""
+        """Yield all rows in random order."""
         with explain_failures(self.name):
             for _, batch in stream_pieces(pieces_of(exchange(self.pieces, self.n_heaps), OrderHeap(self.secret))):
                 yield pa.table(batch)
 
     def frame(self, publication: ClassPublication) -> DataFrame:
-        """Return the published rows in random order, and last their places in the source; Spark keeps them."""
+        """Return the published rows in random order, with their places in the source as last column."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         names = publication.column_names
@@ -177,16 +179,60 @@ class RowsOnSpark:
 
 
 def rewrite(publication: GeneralizedPublication, source: SparkSource, chance: Chance, n_heaps: int) -> RowsOnSpark:
-    """Return all rows under the numbers of a plan that the driver made."""
+    """Return all rows with their numbers in the driver's plan."""
     with explain_failures(source.name):
         wanted, work = prepare_partition_work(publication, source, chance, n_heaps)
         return RowsOnSpark(source.name, route(wanted, work), n_heaps, work.secret)
 
 
+def is_on_this_machine(source: Source) -> bool:
+    """Whether the workers of a source are processes of this machine, or it has none."""
+    *_, given = layers(source)
+    session = given.frame.sparkSession if isinstance(given, SparkSource) else None
+    return session is None or (session.conf.get("spark.master", None) or "").startswith("local")
+
+
+def rewrite_on_spark(publication: Publication, chance: Chance, n_heaps: int) -> RowsOnSpark | None:
+    """Return rows that wait on Spark; None if the driver must make them."""
+    if isinstance(publication, RegionalPublication) and isinstance(publication.waiting, RowsOnSpark):
+        return publication.waiting
+    if type(publication) is GeneralizedPublication and isinstance(publication.source, SparkSource):
+        return rewrite(publication, publication.source, chance, n_heaps)
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptOnSpark:
+    """A released DataFrame whose last column is the place of each row in the source."""
+
+    placed: DataFrame
+    n_rows: int
+
+    @property
+    def frame(self) -> DataFrame:
+        """The DataFrame without the places."""
+        *names, _ = self.placed.columns
+        return by_places(self.placed).select(*map(str, range(len(names)))).toDF(*names)
+
+    @property
+    def rows(self) -> SparkRows:
+        """The rows as the verifier reads them."""
+        return SparkRows(self.frame)
+
+    def place(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns, and last the place of each row in the source."""
+        return SparkRows(self.placed).batches([*columns, ROW])
+
+    def draw(self, n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield about *n_rows* random rows, or all rows."""
+        share, frame = n_rows / max(self.n_rows, 1), self.frame
+        return SparkRows(frame if share >= 1 else frame.sample(False, share, seed=0)).batches(frame.columns)
+
+
 def prepare_partition_work(
     publication: GeneralizedPublication, source: SparkSource, chance: Chance, n_heaps: int
 ) -> tuple[DataFrame, RewritePartition]:
-    """Return what Spark sends to the tasks, and what is done in each partition."""
+    """Return the input of the tasks, and their work on each partition."""
     counted, carried = publication.counted, publication.columns.carried
     assignment = publication.plan.assignment.relocate(len(counted.run.counts), publication.encoding.kept)
     planned = Shared(Planned(counted, assignment, publication.numbers))
@@ -207,7 +253,7 @@ def _quotas(source: SparkSource, planned: Shared[Planned], chance: Chance) -> di
     return draw_quotas(assignment, held_by, np.random.default_rng(chance.keys(4)))
 
 
-# Rows of all tasks in random order, and the same whenever a task is run again.
+# Shuffling the rows of all tasks, with the same result whenever a task is repeated.
 
 
 def heaps_for(n_rows: int) -> int:
@@ -217,8 +263,8 @@ def heaps_for(n_rows: int) -> int:
 def scatter(
     batch: pa.RecordBatch, n_heaps: int, secret: bytes, number: int, place: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield heaps and the rows that go there, of the batch at *place* of the partition *number*."""
-    heaps = _heaps(_keys(secret, f"heap {number} {place}", batch.num_rows), n_heaps)
+    """Yield heaps and their rows in the batch at *place* of the partition *number*."""
+    heaps = _heaps(chance_for(secret, f"heap {number} {place}").keys(batch.num_rows), n_heaps)
     first, order = kernels.group_items(heaps, n_heaps)
     ordered = batch.take(pa.array(order))
     for heap in np.flatnonzero(np.diff(first)).tolist():
@@ -226,17 +272,16 @@ def scatter(
 
 
 def order_rows(pieces: Sequence[pa.RecordBatch], secret: bytes, heap: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a heap, which must always come in the same order, in random order."""
+    """Yield the shuffled rows of a heap, given its pieces in an order that is always the same."""
     if pieces:
         rows = pa.Table.from_batches(pieces).combine_chunks()
-        order = np.arange(rows.num_rows)
-        shuffle_within(np.array([0, rows.num_rows]), order, _keys(secret, f"order {heap}", rows.num_rows))
+        order = chance_for(secret, f"order {heap}").order(rows.num_rows)
         yield from rows.take(pa.array(order)).combine_chunks().to_batches()
 
 
 def chance_for(secret: bytes, use: str) -> Chance:
-    """Return the chance of one use."""
-    own = _stream(secret, use, 32)
+    """Return the randomness for one use."""
+    own = hashlib.shake_256(secret + use.encode()).digest(32)
     return Chance(np.random.default_rng(int.from_bytes(own)), own)
 
 
@@ -251,28 +296,20 @@ def _heaps(keys: KeyArray, n_heaps: int) -> CodeArray:
     return (((keys >> half) * number + low) >> half).astype(np.int32)
 
 
-def _keys(secret: bytes, use: str, n_keys: int) -> KeyArray:
-    return np.frombuffer(bytearray(_stream(secret, use, 8 * n_keys)), dtype=np.uint64)
+# The quotas of each partition: how many of its records go to each class, for cells with several classes.
 
-
-def _stream(secret: bytes, use: str, n_bytes: int) -> bytes:
-    return hashlib.shake_256(secret + use.encode()).digest(n_bytes)
-
-
-# Which partition fills how many places of each class: the quotas of cells whose records go to several.
-
-_MOST_RECORDS = 1_000_000_000  # of one cell: beyond that NumPy does not draw
+_MOST_RECORDS = 1_000_000_000  # NumPy's limit for draws from one cell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionQuotas:
-    """The quotas of one partition: those that are not zero."""
+    """The nonzero quotas of a partition."""
 
     places: IntArray  # (n,) among the assignment's quotas
     records: IntArray  # (n,)
 
     def of(self, n_quotas: int) -> IntArray:
-        """Return (n_quotas,) all of them."""
+        """Return (n_quotas,) all quotas."""
         quotas = np.zeros(n_quotas, dtype=np.int64)
         quotas[self.places] = self.records
         return quotas
@@ -281,11 +318,11 @@ class PartitionQuotas:
 def draw_quotas(
     assignment: Assignment, held: dict[int, tuple[IntArray, IntArray]], rng: np.random.Generator
 ) -> dict[int, PartitionQuotas]:
-    """Deal the quotas of split cells to the partitions, given how many records of which of these cells each holds.
+    """Divide the quotas of split cells among the partitions, given each partition's cells and their records.
 
-    If all records of a cell took places in random order, the places of a partition's records would be a draw without
-    replacement from those that are left: multivariate hypergeometric. Each partition then deals its places among its
-    own records, and together every arrangement that the quotas allow is equally likely.
+    If all records of a cell took places in random order, the places of a partition's records would be drawn without
+    replacement from the remaining ones: a multivariate hypergeometric distribution. Each partition then assigns its
+    places to its own records, so every arrangement that the quotas allow is equally likely.
 
     >>> assignment = Assignment.of_pieces(1, np.array([0, 0]), np.array([0, 1]), np.array([2, 1]))
     >>> hold = {0: (np.array([0]), np.array([1])), 1: (np.array([0]), np.array([2]))}
@@ -295,7 +332,7 @@ def draw_quotas(
     """
     remaining = assignment.quota.copy()
     if len(remaining) and int(remaining.max()) >= _MOST_RECORDS:
-        raise UsageError("a cell has a thousand million records or more in one class; publish the table in parts")
+        raise UsageError("a cell has a billion records or more in one class; publish the table in parts")
     dealt = {}
     for number in sorted(held):
         taken = _draw_places(assignment.first, remaining, *held[number], rng)
@@ -310,10 +347,10 @@ def draw_quotas(
 def _draw_places(
     first: IntArray, remaining: IntArray, cells: IntArray, records: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Return (n_quotas,) how many of each quota's places go to a partition; each round settles one quota of a cell."""
+    """Return (n_quotas,) the places of a partition in each quota; each round draws one quota per cell."""
     taken = np.zeros_like(remaining)
     totals = np.add.reduceat(remaining, first[:-1])
-    behind, wanted = totals[cells], records.copy()  # (n_cells,) places in the quotas to come, and how many of them
+    behind, wanted = totals[cells], records.copy()  # (n_cells,) places in later quotas, and places still to draw
     if bool((wanted > behind).any()):
         raise InputError("the source changed while it was being read; nothing was published")
     place = first[cells].copy()
@@ -322,7 +359,7 @@ def _draw_places(
         here = remaining[place[active]]
         behind[active] -= here
         if int(behind[active].max()) >= _MOST_RECORDS:
-            raise UsageError("a cell has a thousand million records or more; publish the table in parts")
+            raise UsageError("a cell has a billion records or more; publish the table in parts")
         drawn = rng.hypergeometric(here, behind[active], wanted[active])
         taken[place[active]] = drawn
         wanted[active] -= drawn

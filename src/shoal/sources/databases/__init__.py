@@ -1,1 +1,1 @@
-"""Connections to databases: what all can do, and one file for each kind."""
+"""Connections to databases: their common interface, and a module for each kind of database."""

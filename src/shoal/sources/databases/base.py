@@ -1,4 +1,4 @@
-"""What a connection to a database can do: one transaction that reads a table, or makes one."""
+"""The interface of database connections: a transaction that reads a table or creates one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.sources.addresses import DatabaseTable, Kind, quote_name
 
 READ_ROWS = 1 << 16
-_LAST_DAY = 2_147_000_000  # beyond it lie only the codes of infinity
+_LAST_DAY = 2_147_000_000  # larger numbers encode infinity
 _LAST_TIME = 2**63 - 2
 _FIRST_MICROSECOND = -9_222_000_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as the database has it; ``kind`` is None if it cannot be read."""
+    """A column of the database; ``kind`` is None if shoal cannot read its type."""
 
     name: str
     expression: str
@@ -32,20 +32,20 @@ class Column:
 
 
 class Connection(ABC):
-    """A connection with one open transaction; closing it without a commit leaves the database as it was.
+    """A connection with one open transaction, which is rolled back unless it is committed.
 
-    The transaction of an ADBC driver begins with its first statement.
+    With an ADBC driver the transaction begins with the first statement.
     """
 
     kind: ClassVar[Kind]
-    stored: ClassVar[Mapping[pa.DataType, tuple[str, pa.DataType]]]  # columns for new tables, as find_type returns them
-    decimals: ClassVar[tuple[str, int]] = ("DECIMAL", 38)  # the name of the type, and its digits at most
-    _driver: Any  # module of the driver, as the DB-API has it
+    stored: ClassVar[Mapping[pa.DataType, tuple[str, pa.DataType]]]  # results of find_type by Arrow type
+    decimals: ClassVar[tuple[str, int]] = ("DECIMAL", 38)  # the SQL name of the type, and its largest precision
+    _driver: Any  # the driver's DB-API module
     _connection: Any = None
     _cursor: Any = None
 
     def __init__(self, asked: DatabaseTable) -> None:
-        """Remember what is asked for; subclasses connect."""
+        """Store the requested table; subclasses connect."""
         self.asked = asked
 
     def __enter__(self) -> Connection:
@@ -56,18 +56,18 @@ class Connection(ABC):
 
     @abstractmethod
     def tables(self) -> list[str]:
-        """Return the names of tables and views, with their schema unless it is the usual one."""
+        """Return the names of tables and views, qualified unless they are in the default schema."""
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether the table that is asked for is there."""
+        """Whether the requested table exists."""
 
     @abstractmethod
     def columns(self) -> list[Column]:
-        """Look what columns the rows have."""
+        """Return the columns of the requested rows."""
 
     def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
-        """Return the type of a column that keeps such values exactly, and the Arrow type they are sent in."""
+        """Return an SQL type that stores the values exactly, and the Arrow type to send; None if there is none."""
         if pt.is_decimal(kind):
             name, most_digits = self.decimals
             return (f"{name}({kind.precision}, {kind.scale})", kind) if kind.precision <= most_digits else None
@@ -81,57 +81,55 @@ class Connection(ABC):
 
     @abstractmethod
     def reason(self, error: Exception) -> str:
-        """Say in words that carry no value of a row what the database complains about."""
+        """Describe the database's error without the values that its message may quote."""
 
     @property
     def failures(self) -> tuple[type[Exception], ...]:
-        """What the driver raises."""
         return (self._driver.Error,)
 
     def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-        """Read these columns in batches, in whatever types the driver gives."""
+        """Yield the rows of these columns in the types of the driver."""
         listed = ", ".join(column.expression for column in columns)
         return self._batches(f"SELECT {listed} FROM {self.asked.relation}")  # noqa: S608
 
     def insert(self, rows: pa.RecordBatchReader) -> None:
-        """Add rows to the table, in their order; the driver is ADBC's unless a subclass has another."""
+        """Append rows to the table in their order."""
         *schema, table = self.asked.parts
         with self._writing():
             self._cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema[-1] if schema else None)
 
     def create(self, columns: str) -> None:
-        """Make the table with these columns, in SQL."""
+        """Create the table, given the SQL text of its columns."""
         with self._writing():
             self._cursor.execute(f"CREATE TABLE {quote_name(*self.asked.parts)} ({columns})")
 
     def drop(self) -> None:
-        """Remove the table, and commit."""
+        """Drop the table and commit."""
         with self._writing():
             self._cursor.execute(f"DROP TABLE {quote_name(*self.asked.parts)}")
             self.commit()
 
     def commit(self) -> None:
-        """End the transaction so that all of it holds."""
         self._connection.commit()
 
     def close(self) -> None:
-        """Drop what was not committed, and the connection; never raises."""
+        """Roll back changes that were not committed and close the connection; never raises."""
         for part in (self._cursor, self._connection):
             if part is not None:
                 with contextlib.suppress(*self.failures):
                     part.close()
 
     def find(self) -> None:
-        """Raise if the table is not there."""
+        """Raise if the table does not exist."""
         if self.asked.table is None or self.exists():
             return
         known = self.tables()
         same = [name for name in known if name.lower() == self.asked.table.lower()]
         near = did_you_mean(self.asked.table, same or known) or did_you_mean(self.asked.parts[-1], known)
-        raise InputError(f"there is no table {self.asked.table!r} in the {self.asked.title} database{near}")
+        raise InputError(f"the {self.asked.title} database has no table {self.asked.table!r}{near}")
 
     def cannot_write(self, error: Exception) -> UsageError:
-        """Return the error for a table that cannot be written; memory that ran out is raised."""
+        """Return the error for a table that cannot be written; raise if memory ran out."""
         if isinstance(error, MemoryError):
             raise error
         return UsageError(f"cannot write {self.asked.name}: {self.reason(error)}; nothing was published")
@@ -147,7 +145,7 @@ class Connection(ABC):
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except MemoryError:  # one of Arrow's errors, but no fault of the rows
+        except MemoryError:  # a subclass of ArrowException that is not an error of the rows
             raise
         except (*self.failures, pa.ArrowException, OSError) as error:
             raise InputError(f"cannot read {self.asked.name}: {self.reason(error)}") from None
@@ -158,12 +156,11 @@ class Connection(ABC):
             return list(self._cursor.fetchall())
 
     def _stream(self, query: str) -> pa.RecordBatchReader:
-        """Start a query."""
         self._cursor.execute(query)
         return self._cursor.fetch_record_batch()
 
     def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a query, with the driver's failures as messages."""
+        """Yield the rows of a query; raise the driver's errors as :class:`InputError`."""
         with self._reading():
             reader = self._stream(query)
         while True:
@@ -176,7 +173,7 @@ class Connection(ABC):
 
 
 def check_column(column: pa.Array, wanted: Column, where: str) -> pa.Array:
-    """Return a column in its type, if the values are what the type promises."""
+    """Convert a column to its type; raise if a value does not fit the type."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -204,7 +201,7 @@ def check_column(column: pa.Array, wanted: Column, where: str) -> pa.Array:
 
 
 def _is_infinite(column: pa.Array) -> bool:
-    """Whether a date or a time is one of the codes that databases keep for infinity."""
+    """Whether a column of dates or times contains a code for infinity."""
     if pt.is_date32(column.type):
         stored, first, last = pa.int32(), -_LAST_DAY - 1, _LAST_DAY + 1
     elif pt.is_timestamp(column.type):

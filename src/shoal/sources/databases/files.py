@@ -44,12 +44,12 @@ _DUCKDB_SIGNS = {
     "No space left": "no space is left on the disk",
 }
 _CAST = {"UUID": "VARCHAR", "HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", '"NULL"': "VARCHAR"}
-# Nothing is fetched from a network, whatever a query or a file asks for.
+# DuckDB must not download extensions, whatever a query or a file needs.
 _SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
 class DuckDB(Connection):
-    """One transaction on a file."""
+    """A transaction on a DuckDB file."""
 
     kind: ClassVar[Kind] = "duckdb"
     stored = {arrow: (name, arrow) for name, arrow in _DUCKDB_KINDS.items()}  # noqa: RUF012  never changed
@@ -75,7 +75,6 @@ class DuckDB(Connection):
         ]
 
     def exists(self) -> bool:
-        """Whether it is there; case does not count."""
         name = ".".join(self.asked.parts).lower().removeprefix("main.")
         return name in map(str.lower, self.tables())
 
@@ -86,21 +85,22 @@ class DuckDB(Connection):
         return self._connection.sql(query).to_arrow_reader(READ_ROWS)
 
     def insert(self, rows: pa.RecordBatchReader) -> None:
-        """Let DuckDB read the rows; it keeps their order."""
+        """Insert rows through DuckDB's reader, which keeps their order."""
         with self._writing():
             self._connection.register(_INCOMING, rows)
             self._connection.execute(f"INSERT INTO {quote_name(*self.asked.parts)} SELECT * FROM {_INCOMING}")  # noqa: S608
             self._connection.unregister(_INCOMING)
 
     def reason(self, error: Exception) -> str:
-        """Say what happened; DuckDB's own words only where they speak of the query, not of rows."""
+        """Describe an error, in DuckDB's own words only if they are about the query and not about rows."""
         for sign, words in _DUCKDB_SIGNS.items():
             if sign in str(error):
                 return words
         named = re.search(r"(?:Catalog|Binder|Parser) Error: (.*)", str(error))
         if named and isinstance(error, self._driver.ProgrammingError):
             return named[1]
-        return "a value does not fit its type" if isinstance(error, self._driver.DataError) else "DuckDB refuses it"
+        fault = isinstance(error, self._driver.DataError)
+        return "a value does not fit its type" if fault else "DuckDB reports an error"
 
     def _column(self, name: str, stated: str) -> Column:
         place = quote_name(name)
@@ -116,7 +116,7 @@ class DuckDB(Connection):
 
 
 def _check_file(path: Path) -> None:
-    """Raise if the file is no database: DuckDB would open tables of other kinds, and fetch what it needs for them."""
+    """Raise unless the file is a DuckDB database: DuckDB would open others and download extensions for them."""
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     with path.open("rb") as file:
@@ -127,10 +127,10 @@ def _check_file(path: Path) -> None:
         raise InputError(f"cannot open {path.name}: it is not a DuckDB database")
 
 
-_EXACT = 2**53  # whole numbers up to here are floats exactly
+_EXACT = 2**53  # floats represent integers exactly up to here
 _SORTS = ("blob", "integer", "real", "text")
 _SORT = "CASE typeof({0}) WHEN 'integer' THEN 1 WHEN 'text' THEN 3 WHEN 'real' THEN 2 WHEN 'blob' THEN 0 END"
-# By the first and the last sort of value that a column holds.
+# By the smallest and the largest storage class in a column.
 _SQLITE_KINDS = {
     (None, None): pa.string(),
     ("integer", "integer"): pa.int64(),
@@ -143,13 +143,13 @@ _SQLITE_SIGNS = {
     "malformed": "the file is damaged",
     "locked": "another program holds it locked",
     "full": "no space is left on the disk",
-    "readonly": "it must not be written to",
+    "readonly": "the file is read-only",
 }
 _FIRST = {pa.int64(): "0", pa.float64(): "0.0", pa.string(): "''"}
 
 
 class SQLite(Connection):
-    """One transaction on a file; what is stored is read, whatever type the table declares."""
+    """A transaction on an SQLite file; column types follow from the stored values, not from the declaration."""
 
     kind: ClassVar[Kind] = "sqlite"
 
@@ -173,13 +173,12 @@ class SQLite(Connection):
         return [name for (name,) in self._answer("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
 
     def exists(self) -> bool:
-        """Whether it is there; case does not count."""
         if self.asked.parts[:-1] not in ((), ("main",)):
             raise InputError("a SQLite database has no schemas: name the table alone")
         return self.asked.parts[-1].lower() in map(str.lower, self.tables())
 
     def columns(self) -> list[Column]:
-        """Look at what is stored: SQLite does not hold values to the declared types."""
+        """Find the types of the stored values, because SQLite does not enforce declared types."""
         with self._reading():
             self._cursor.execute(f"SELECT * FROM {self.asked.relation} LIMIT 0")  # noqa: S608
             names = [entry[0] for entry in self._cursor.description]
@@ -191,7 +190,7 @@ class SQLite(Connection):
         return [self._column(name, *sorts[2 * i : 2 * i + 2]) for i, name in enumerate(names)]
 
     def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-        """Read by batches; a first row, which is dropped again, tells the driver the types."""
+        """Yield the rows; the driver takes the types from a first row, which is dropped."""
         first = ", ".join(f"{_FIRST[column.kind]} AS {quote_name(column.name)}" for column in columns)
         listed = ", ".join(column.expression for column in columns)
         dropped = 1
@@ -200,7 +199,7 @@ class SQLite(Connection):
             dropped = 0
 
     def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
-        """Return a type of SQLite's three; what it does not have is kept as text."""
+        """Return one of SQLite's three types; other values are stored as text."""
         if pt.is_integer(kind) or pt.is_boolean(kind):
             return "INTEGER", pa.int64()
         if pt.is_floating(kind):
@@ -208,12 +207,12 @@ class SQLite(Connection):
         return "TEXT", pa.string()
 
     def reason(self, error: Exception) -> str:
-        """Say what happened; SQLite's own words only where they speak of the query, not of rows."""
+        """Describe an error, in SQLite's own words only if they are about the query and not about rows."""
         for sign, words in _SQLITE_SIGNS.items():
             if sign in str(error):
                 return words
         named = re.search(r"(no such (?:table|column|function): .*|near \".*\": syntax error)", str(error))
-        return named[1] if named else "SQLite refuses it"
+        return named[1] if named else "SQLite reports an error"
 
     def _column(self, name: str, low: str | None, high: str | None) -> Column:
         kind = _SQLITE_KINDS.get((low, high))

@@ -1,4 +1,4 @@
-"""Tables of databases: read once, in one transaction, and kept as they were; or made new, whole or not at all."""
+"""Database tables: reading one in a transaction, and creating one completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shoal.sources.databases.postgresql import PostgreSQL
 from shoal.sources.snapshots import Snapshot, SnapshotSource
 
 _SEND_ROWS = 1 << 16
-_BESIDE = ("-journal", "-wal", "-shm", ".wal")  # endings of files that a database keeps beside its own
+_BESIDE = ("-journal", "-wal", "-shm", ".wal")  # endings of additional files of a database
 _KINDS = {kind.kind: kind for kind in (PostgreSQL, SQLite, DuckDB)}
 
 
@@ -29,7 +29,7 @@ def connect(asked: DatabaseTable, *, write: bool = False) -> Connection:
 
 
 def open_database(asked: DatabaseTable, options: SourceOptions) -> SnapshotSource:
-    """Read a table, a view or a query now; later reads come from a temporary file, always with the same rows."""
+    """Read a table, a view or a query once and keep the rows in a temporary file."""
     with connect(asked) as connection:
         connection.find()
         columns = connection.columns()
@@ -64,20 +64,20 @@ def _rows(connection: Connection, columns: Sequence[Column], schema: pa.Schema) 
 
 
 class Delivery:
-    """A transaction that makes one new table: a context that undoes everything unless it was committed.
+    """A transaction that creates one table; leaving the context undoes everything that was not committed.
 
-    An error after the commit, but before the context is left, removes the table again. Without a destination nothing
-    happens.
+    After an error between the commit and the end of the context the table is dropped again. Without a destination all
+    methods do nothing.
     """
 
     def __init__(self, to: DatabaseTable | None) -> None:
-        """Remember where to; the database is opened with the context."""
+        """Store the destination; entering the context opens the database."""
         if to is not None and to.table is None:
             raise UsageError("a release is written to a table, not to a query: name a new table after `#`")
         self._to = to
         self._connection: Connection | None = None
         self._committed = False
-        self._made: Path | None = None  # a database file that was not there before
+        self._made: Path | None = None  # a new database file
 
     def __enter__(self) -> Delivery:
         if self._to is None:
@@ -89,7 +89,7 @@ class Delivery:
                 raise UsageError(f"{self._to.name} exists already; shoal never overwrites: choose another name")
         except BaseException as error:
             self.__exit__()
-            if isinstance(error, InputError):  # of a destination, which is no data
+            if isinstance(error, InputError):  # a wrong destination is not an error of the data
                 raise UsageError(str(error)) from None
             raise
         return self
@@ -100,7 +100,7 @@ class Delivery:
             self._connection = None
         if self._committed and kind is None:
             return
-        if self._committed and self._to is not None:  # what should have followed the commit failed
+        if self._committed and self._to is not None:  # a later step failed
             with suppress(ShoalError), connect(self._to, write=True) as connection:
                 connection.drop()
         if self._made is not None:
@@ -109,7 +109,7 @@ class Delivery:
             self._made = None
 
     def send(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-        """Make the table and send all rows in their order; nobody else sees them yet."""
+        """Create the table and insert all rows in their order; other connections do not see them yet."""
         if self._connection is None:
             return
         connection = self._connection
@@ -130,19 +130,19 @@ class Delivery:
         try:
             connection.insert(rows)
         except ShoalError:
-            if stopped:  # the driver makes another error of it
+            if stopped:  # the driver replaced this error by its own
                 raise stopped[0] from None
             raise
 
     def send_file(self, path: Path) -> None:
-        """Send the rows of a Parquet file: those that the verifier has read."""
+        """Insert the rows of the Parquet file that was verified."""
         if self._connection is None:
             return
         with pq.ParquetFile(path, pre_buffer=False) as file:
             self.send(file.iter_batches(batch_size=_SEND_ROWS), file.schema_arrow)
 
     def commit(self) -> None:
-        """Let the table appear. If the connection breaks at that moment, look whether it did."""
+        """Commit; if the connection breaks while doing so, check whether the table exists."""
         if self._connection is None or self._to is None:
             return
         try:
@@ -150,22 +150,19 @@ class Delivery:
         except self._connection.failures as error:
             message = self._connection.cannot_write(error)
             self._connection.close()
-            if not self._is_there(message):
+            try:
+                with connect(self._to) as again:
+                    committed = again.exists()
+            except ShoalError:
+                raise UsageError(
+                    f"{message}. The connection broke at the very end: see whether the table is there, and drop it"
+                ) from None
+            if not committed:
                 raise message from None
         self._committed = True
 
-    def _is_there(self, message: UsageError) -> bool:
-        assert self._to is not None  # noqa: S101  for the type checker: there was a connection
-        try:
-            with connect(self._to) as again:
-                return again.exists()
-        except ShoalError:
-            raise UsageError(
-                f"{message}. The connection broke at the very end: see whether the table is there, and drop it"
-            ) from None
-
     def _make_file(self, to: DatabaseTable) -> None:
-        """Make a file for a database that is not there, so that it can be removed again."""
+        """Create the file of a new database, which is removed after an error."""
         path = Path(to.location)
         if to.kind == "postgresql" or path.exists():
             return
@@ -192,7 +189,7 @@ class Delivery:
 
 
 def _noting(rows: Iterator[pa.RecordBatch], stopped: list[BaseException]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, and keep what interrupts them: on its way through a driver it would turn into something else."""
+    """Yield the rows and store an exception, because drivers replace it by one of their own."""
     try:
         yield from rows
     except GeneratorExit:
@@ -203,13 +200,13 @@ def _noting(rows: Iterator[pa.RecordBatch], stopped: list[BaseException]) -> Ite
 
 
 def destination_table(to: str | DatabaseTable, folder: Path | None, format: str | None) -> DatabaseTable:  # noqa: A002
-    """Return where a release shall also go; raise now if the table could not be made later: it is made, and undone."""
+    """Return the table that a release is also written to; raise now if it cannot be created, by creating it once."""
     asked = DatabaseTable.of(to) if isinstance(to, str) else to
     if folder is None:
-        raise UsageError("a release goes to a database together with its folder: give the folder too")
+        raise UsageError("a release is written to a database in addition to its folder: give the folder too")
     if format == "csv":
         raise UsageError(
-            "a release that goes to a database is kept as Parquet, with its types; leave out the format csv"
+            "the files of a release to a database are kept as Parquet, with its types; leave out the format csv"
         )
     with Delivery(asked) as delivery:
         delivery.send(iter(()), pa.schema([pa.field("tried", pa.int64())]))
@@ -217,7 +214,7 @@ def destination_table(to: str | DatabaseTable, folder: Path | None, format: str 
 
 
 def write_table(to: str | DatabaseTable, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Write rows to a new table of a database, in their order and in one transaction."""
+    """Write rows to a new table in one transaction, in their order."""
     with Delivery(DatabaseTable.of(to) if isinstance(to, str) else to) as delivery:
         delivery.send(batches, schema)
         delivery.commit()

@@ -1,4 +1,4 @@
-"""Starting Spark, and what is said when it is not there or does not finish."""
+"""Starting Spark, and explaining its errors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _BATCH_ROWS = 1 << 16
 
 
 def spark_session(master: str | None = None, **settings: str) -> SparkSession:
-    """Return the running session, or start one that shows no web page and, on this machine alone, no open port.
+    """Return the running session, or start one without a web page and, on a local master, without open ports.
 
-    *master* is that of Spark, like ``local[2]`` or ``spark://host:7077``; *settings* are Spark's, with ``__`` for dots.
+    *master* is Spark's, like ``local[2]`` or ``spark://host:7077``; *settings* are Spark's, with ``__`` for dots.
     """
     with quiet():
         sql = import_optional("pyspark.sql", "the Spark engine", "spark")
@@ -44,7 +44,7 @@ def spark_session(master: str | None = None, **settings: str) -> SparkSession:
                 return builder.getOrCreate()  # type: ignore[no-any-return]
         except Exception as error:  # noqa: BLE001  of several libraries
             raise UsageError(
-                f"Spark did not start on {chosen} ({type(error).__name__}); look whether Java 17 runs here and the "
+                f"Spark did not start on {chosen} ({type(error).__name__}); check that Java 17 runs here and that the "
                 "master can be reached"
             ) from None
 
@@ -60,18 +60,18 @@ def _defaults(master: str) -> dict[str, str]:
     }
     if not master.startswith("local"):
         return shared
-    # Rows are worked on in Python: what Java would gain from compiling well is less than compiling costs.
+    # Rows are processed in Python, so faster Java code would save less time than its compilation takes.
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     return shared | quick | {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 @contextmanager
 def _listening_on_loopback(master: str) -> Iterator[None]:
-    """Let a Spark of this machine alone fetch its own results on loopback, whatever the machine is called."""
+    """Make a local Spark fetch its own results on loopback, for any name of the machine."""
     if not master.startswith("local") or "SPARK_LOCAL_IP" in os.environ:
         yield
         return
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # there is no setting for it
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # Spark has no setting for it
     try:
         yield
     finally:
@@ -80,7 +80,7 @@ def _listening_on_loopback(master: str) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep back what pyspark says of a new pandas, which is not used here."""
+    """Suppress pyspark's warning about new pandas versions, which shoal does not use."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         yield
@@ -88,7 +88,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def explain_failures(name: str) -> Iterator[None]:
-    """Turn a job that failed into a message without any value: what Spark says may quote rows."""
+    """Convert the error of a failed job to a message without its text, which may quote rows."""
     try:
         yield
     except ShoalError:

@@ -1,4 +1,4 @@
-"""Rows of a partition as batches, and batches as messages that Spark carries: to the driver, or from task to task."""
+"""Batches of rows as messages that Spark carries to the driver or from task to task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import KeyArray
-from shoal.sources.base import Source
+from shoal.sources.base import Source, join_batches, read_ahead
 from shoal.sources.columns import Cleaning
 from shoal.sources.spark.session import quiet
 
@@ -26,69 +25,69 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 1 << 18
 _CHUNK_BYTES = 64 << 20
-_GROUP_BYTES = 64 << 20  # of pieces that are on their way to the driver at a time
+_GROUP_BYTES = 64 << 20  # of pieces that the driver fetches together
 _HASH_BYTES = 32  # of SHA-256
 
-# What Spark carries: from which partition, how many entries, and these as a message.
+# Columns of the rows that Spark carries: the partition of origin, the number of entries, and a batch as a message.
 PIECES = pa.schema([("partition", pa.int32()), ("entries", pa.int64()), ("message", pa.binary())])
 PACKED = PIECES.append(pa.field("sums", pa.binary()))
 ROUTED = pa.schema([("partition", pa.int32()), ("place", pa.int32()), ("destination", pa.int32()), *list(PIECES)[1:]])
 _SPARK_TYPES = {pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"}
 
 T = TypeVar("T")
-# Work on one partition, given its number and its batches.
+# A function of a partition's number and batches.
 Work = Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-# The same, with the destination of each batch.
+# The same with a destination for each batch.
 Router = Callable[[int, Iterator[pa.RecordBatch]], Iterator[tuple[int, pa.RecordBatch]]]
 
-_opened: dict[str, object] = {}  # the last parcel that this process has opened
+_opened: dict[str, object] = {}  # the last value of `Shared` that this process unpacked, by its token
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionSource(Source):
-    """The rows of one partition, which can be read once."""
+    """The rows of a partition, which can be read once."""
 
     rows: Iterable[pa.RecordBatch]
+
+    @classmethod
+    def of(cls, form: PartitionForm | PackedForm, rows: Iterator[pa.RecordBatch]) -> PartitionSource | None:
+        """Return the rows as a source, or None if there are none."""
+        first = next(rows, None)
+        whole = itertools.chain([first], rows)
+        return None if first is None else cls(form.name, form.schema, None, form.cleaning, whole)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         for batch in self.rows:
             yield batch.select(columns)
 
     def digest(self) -> str:
-        """Refuse: a partition is not data that somebody gave."""
         raise NotImplementedError
 
 
 class Form(Protocol):
-    """What all partitions of a table have in common, sent to every task."""
+    """The properties that all partitions of a table share, sent to every task."""
 
     @property
-    def schema(self) -> pa.Schema:
-        """The columns that are read."""
+    def schema(self) -> pa.Schema: ...
 
     def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> Source | None:
-        """Return the rows of one partition, given its number and what Spark sends; None if there are none."""
+        """Return the rows of a partition, given its number and Spark's batches; None if it has no rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionForm:
-    """What all partitions of a table have in common; columns go by their places, for Spark stumbles over some names."""
+    """The form of a DataFrame's partitions; columns have numbers as names because Spark mishandles some names."""
 
     name: str
     schema: pa.Schema
     cleaning: Cleaning
 
     def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> PartitionSource | None:  # noqa: ARG002
-        """Return the rows of one partition as a source; None if there are none."""
-        some = (batch for batch in batches if batch.num_rows)
-        first = next(some, None)
-        if first is None:
-            return None
-        rows = (self.convert(batch.columns) for batch in itertools.chain([first], some))
-        return PartitionSource(self.name, self.schema, None, self.cleaning, gather(rows))
+        rows = gather(self.convert(batch.columns) for batch in batches if batch.num_rows)
+        return PartitionSource.of(self, rows)
 
     def convert(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Return columns in the table's own types: Spark tells the time zone of its session instead of UTC."""
+        """Convert columns to the table's types, because Spark uses the session's time zone instead of UTC."""
         arrays = [
             column if column.type == field.type or pa.types.is_nested(field.type) else column.cast(field.type)
             for column, field in zip(columns, self.schema, strict=True)
@@ -98,12 +97,11 @@ class PartitionForm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShipPartition:
-    """Hands the rows of a partition on, texts by their dictionaries."""
+    """Yields the rows of a partition in larger batches, with texts as dictionaries."""
 
     form: PartitionForm
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in larger batches."""
         source = self.form.open(number, batches)
         for batch in () if source is None else source.rows:
             columns = [
@@ -113,22 +111,12 @@ class ShipPartition:
 
 
 def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of CHUNK_ROWS or _CHUNK_BYTES or a little more, for Spark's are small."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if (
-            sum(one.num_rows for one in waiting) >= CHUNK_ROWS
-            or sum(one.get_total_buffer_size() for one in waiting) >= _CHUNK_BYTES
-        ):
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
-            waiting = []
-    if waiting:
-        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+    """Join Spark's small batches."""
+    for rows in join_batches(batches, CHUNK_ROWS, _CHUNK_BYTES):
+        yield from rows.combine_chunks().to_batches()
 
 
 def pack_message(batch: pa.RecordBatch, *, compressed: bool = True) -> bytes:
-    """Return a batch as bytes."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4" if compressed else None)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as stream:
@@ -137,14 +125,13 @@ def pack_message(batch: pa.RecordBatch, *, compressed: bool = True) -> bytes:
 
 
 def unpack_message(message: bytes | pa.Buffer, places: Sequence[int] | None = None) -> pa.RecordBatch:
-    """Return the batch of such bytes, or only its columns at *places*."""
+    """Return the batch of a message, or only its columns at *places*."""
     options = pa.ipc.IpcReadOptions(included_fields=None if places is None else sorted(places))
     with pa.ipc.open_stream(message, options=options) as stream:
         return stream.read_next_batch()
 
 
 def carry(schema: pa.Schema, *values: object) -> pa.RecordBatch:
-    """Return one row for Spark."""
     arrays = [pa.array([value], field.type) for value, field in zip(values, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -154,7 +141,7 @@ def make_piece(number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def spark_schema(schema: pa.Schema) -> str:
-    """Return a schema as Spark wants it.
+    """Return a schema in Spark's notation.
 
     >>> spark_schema(PIECES)
     'partition int, entries bigint, message binary'
@@ -163,7 +150,7 @@ def spark_schema(schema: pa.Schema) -> str:
 
 
 def on_partitions(frame: DataFrame, work: Work, schema: Any) -> DataFrame:
-    """Return what *work* makes of each partition of a table; nothing runs before somebody asks for it."""
+    """Return a DataFrame of the results of *work* on each partition, which Spark computes when they are needed."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -177,7 +164,7 @@ def on_partitions(frame: DataFrame, work: Work, schema: Any) -> DataFrame:
 
 
 def pieces_of(frame: DataFrame, work: Work) -> DataFrame:
-    """Return what *work* makes of each partition of a table, as pieces."""
+    """Return a DataFrame of the results of *work* on each partition, as messages."""
 
     def pack(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in work(number, batches):
@@ -188,7 +175,7 @@ def pieces_of(frame: DataFrame, work: Work) -> DataFrame:
 
 @contextmanager
 def hold(pieces: DataFrame) -> Iterator[HeldPieces]:
-    """Have all pieces computed, and kept until they are read; a piece that is lost meanwhile is made again."""
+    """Compute all pieces and cache them until the end of the context; Spark computes lost pieces again."""
     kept = pieces.persist()
     try:
         yield HeldPieces.of(kept)
@@ -198,16 +185,16 @@ def hold(pieces: DataFrame) -> Iterator[HeldPieces]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldPieces:
-    """Pieces that wait in Spark to be read."""
+    """Pieces that Spark caches."""
 
     frame: DataFrame
-    numbers: tuple[int, ...]  # of the partitions that have some
-    entries: tuple[int, ...]  # of each of these partitions
-    n_bytes: tuple[int, ...]
+    numbers: tuple[int, ...]  # the nonempty partitions
+    entries: tuple[int, ...]  # (n_partitions,)
+    n_bytes: tuple[int, ...]  # (n_partitions,)
 
     @classmethod
     def of(cls, kept: DataFrame) -> HeldPieces:
-        """Look what there is of pieces that are kept."""
+        """List the partitions of cached pieces."""
         from pyspark.sql import functions
 
         sizes = kept.select("partition", "entries", functions.length("message").alias("bytes")).toArrow()
@@ -216,17 +203,12 @@ class HeldPieces:
         return cls(kept, tuple(numbers), tuple(entries), tuple(n_bytes))
 
     def batches(self, places: Sequence[int] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the number of the partition and the batch of each piece, while the next ones are on their way."""
-        with ThreadPoolExecutor(1) as pool:
-            fetched = [pool.submit(self._fetch, *bounds) for bounds in self._groups()[:1]]
-            for bounds in [*self._groups()[1:], None]:
-                pieces = fetched.pop().result()
-                if bounds is not None:
-                    fetched.append(pool.submit(self._fetch, *bounds))
-                yield from unpack_pieces(pieces, places)
+        """Yield each piece's partition and batch, and fetch the next pieces meanwhile."""
+        for pieces in read_ahead((self._fetch(*bounds) for bounds in self._groups()), 1):
+            yield from unpack_pieces(pieces, places)
 
     def _groups(self) -> list[tuple[int, int]]:
-        """Return the first and last number of partitions that are fetched together."""
+        """Return the first and the last partition of each group that is fetched together."""
         before = itertools.accumulate(self.n_bytes, initial=0)
         groups = itertools.groupby(zip(self.numbers, before, strict=False), key=lambda one: one[1] // _GROUP_BYTES)
         found = [[number for number, _ in group] for _, group in groups]
@@ -239,18 +221,18 @@ class HeldPieces:
 
 
 def stream_pieces(pieces: DataFrame) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the number of the partition and the batch of each piece, by partitions, some of which are on their way."""
+    """Compute all pieces and yield each one's partition and batch, by partition."""
     with hold(pieces) as waiting:
         yield from waiting.batches()
 
 
 def collect_pieces(pieces: DataFrame) -> list[tuple[int, pa.RecordBatch]]:
-    """Return the same all at once, for what is known to be little."""
+    """Return the partition and the batch of each of a few small pieces, by partition."""
     return list(unpack_pieces(pieces.toArrow()))
 
 
 def unpack_pieces(pieces: pa.Table, places: Sequence[int] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the number of the partition and the batch of each piece, by partitions."""
+    """Yield each piece's partition and batch, by partition."""
     numbers = np.array(pieces.column("partition"))
     messages = [message for chunk in pieces.column("message").chunks for message in chunk]
     for place in np.argsort(numbers, kind="stable").tolist():
@@ -258,19 +240,18 @@ def unpack_pieces(pieces: pa.Table, places: Sequence[int] | None = None) -> Iter
 
 
 def by_places(frame: DataFrame) -> DataFrame:
-    """Return the same rows with columns named by their places."""
+    """Return the DataFrame with column names 0, 1, 2, ..."""
     return frame.toDF(*(str(place) for place in range(len(frame.columns))))
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the names and Arrow types of a DataFrame's columns."""
     types = by_places(frame.limit(0)).toArrow().schema.types
     return pa.schema(list(zip(frame.columns, types, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackPartition:
-    """Packs the rows of a partition, whose last column is a hash of each row, and adds up the hashes."""
+    """Packs the rows of a partition, and sums the row hashes in its last column."""
 
     form: PartitionForm
 
@@ -286,38 +267,33 @@ class PackPartition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedForm:
-    """How workers read some columns of what is packed; only these are taken out."""
+    """The form of packed partitions; workers unpack only the columns at *places*."""
 
     name: str
     schema: pa.Schema
     cleaning: Cleaning
-    places: tuple[int, ...]  # of the columns among those that are packed
+    places: tuple[int, ...]  # among the packed columns
 
     def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> PartitionSource | None:  # noqa: ARG002
-        """Return the rows of one partition as a source; None if there are none."""
         messages = (message.as_buffer() for batch in batches for message in batch.column("message"))
-        first = next(messages, None)
-        if first is None:
-            return None
-        rows = (unpack_message(message, self.places) for message in itertools.chain([first], messages))
-        return PartitionSource(self.name, self.schema, None, self.cleaning, rows)
+        return PartitionSource.of(self, (unpack_message(message, self.places) for message in messages))
 
 
 def digest_of(names: Sequence[str], n_rows: int, sums: Sequence[bytes]) -> str:
-    """Return the SHA-256 of what the hashes of all rows add up to, which no order and no partitioning changes."""
+    """Return the SHA-256 of the sums of all row hashes, which do not depend on the order of rows or partitions."""
     totals = [sum(column) for column in zip(*(np.frombuffer(one, np.uint64).tolist() for one in sums), strict=True)]
     return hashlib.sha256("\n".join([*names, *map(str, [n_rows, *totals])]).encode()).hexdigest()
 
 
 def _sums(hashes: pa.Array) -> KeyArray:
-    """Return (8,) the sums of the words of 32 bits that hashes are made of; far fewer than 2**32 rows are added up."""
+    """Return (8,) the sums of the 32-bit words of hashes, which do not overflow for fewer than 2**32 rows."""
     fixed = hashes.cast(pa.binary(_HASH_BYTES))
     words = np.frombuffer(fixed.buffers()[1], dtype=">u4").reshape(-1, 8)
     return np.asarray(words[fixed.offset : fixed.offset + len(fixed)].sum(axis=0, dtype=np.uint64))
 
 
 def _compact(column: pa.Array) -> pa.Array:
-    """Return texts by their dictionary, if that is short."""
+    """Encode texts by a dictionary if it has at most half as many entries as there are rows."""
     if not pa.types.is_string(column.type):
         return column
     coded = column.dictionary_encode()
@@ -325,7 +301,7 @@ def _compact(column: pa.Array) -> pa.Array:
 
 
 class Shared(Generic[T]):
-    """A value that goes with the work on all partitions, unpacked once in each worker, not once for each task."""
+    """A value that all tasks need; each worker unpacks it once, not once per task."""
 
     def __init__(self, value: T) -> None:
         self.value = value
@@ -333,7 +309,7 @@ class Shared(Generic[T]):
         self._content: bytes | None = None
 
     def __reduce__(self) -> tuple[Callable[[str, bytes], Shared[T]], tuple[str, bytes]]:
-        """Pack the value once, for however many steps it goes with."""
+        """Pack the value once for all steps that use it."""
         if self._content is None:
             self._content = pickle.dumps(self.value, protocol=5)
         return _open_parcel, (self._token, self._content)
@@ -342,33 +318,33 @@ class Shared(Generic[T]):
 def _open_parcel(token: str, content: bytes) -> Shared[T]:
     found = _opened.get(token)
     if not isinstance(found, Shared):
-        found = Shared(pickle.loads(content))  # noqa: S301  what the driver of this run has packed
+        found = Shared(pickle.loads(content))  # noqa: S301  packed by the driver of this run
         _opened.clear()
         _opened[token] = found
     return found
 
 
 def route(frame: DataFrame, router: Router) -> DataFrame:
-    """Return what *router* makes of each partition as pieces: from which partition, its how manieth, and where to."""
+    """Return a DataFrame of the router's pieces with their partition, their place in it, and their destination."""
 
     def pack(number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for place, (destination, batch) in enumerate(router(number, batches)):
-            message = pack_message(batch, compressed=False)  # Spark's shuffle does
+            message = pack_message(batch, compressed=False)  # Spark's shuffle compresses it
             yield carry(ROUTED, number, place, destination, batch.num_rows, message)
 
     return on_partitions(frame, pack, ROUTED)
 
 
 def exchange(pieces: DataFrame, n_destinations: int) -> DataFrame:
-    """Return the same pieces in *n_destinations* partitions: those for destination d are the partition d.
+    """Move the pieces to *n_destinations* partitions, by their destinations.
 
-    Pieces arrive in any order; :func:`receive` puts them into the order of where they come from.
+    Pieces arrive in any order; :func:`receive` sorts them by their origin.
     """
     return pieces.repartitionById(n_destinations, "destination")
 
 
 def receive(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, pa.RecordBatch]]:
-    """Return the pieces that came to a task, each with the partition it is from, in an order that never changes."""
+    """Return the pieces that a task received and their partitions of origin, in an order that is always the same."""
     pieces = [
         (partition, place, message.as_buffer())
         for batch in batches

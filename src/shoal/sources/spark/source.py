@@ -1,7 +1,7 @@
-"""Spark DataFrames and Parquet files as sources, always with the same rows in the same partitions.
+"""Spark DataFrames and Parquet files as sources that always have the same rows in the same partitions.
 
-A DataFrame is kept once: a query that runs twice may answer twice. Of files nothing has to be kept: a task that runs
-again reads again, and refuses a file that is no longer the same.
+A DataFrame is computed and cached once, because a query may give another result when it runs again. Files are not
+cached: a repeated task reads its file again, and raises if the file has changed.
 """
 
 from __future__ import annotations
@@ -29,35 +29,34 @@ if TYPE_CHECKING:
 
 
 _SHARES = 8  # partitions of a small table
-FEWEST_ROWS, MOST_ROWS = 1 << 19, 1 << 21  # of a partition, as far as row groups allow
+FEWEST_ROWS, MOST_ROWS = 1 << 19, 1 << 21  # per partition, if row groups allow it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkSource(Source):
-    """A table in partitions, always with the same rows in the same partitions."""
+    """A table whose partitions always have the same rows."""
 
-    frame: DataFrame  # what Spark sends to the tasks of all partitions
-    partitions: tuple[int, ...]  # rows of each
+    frame: DataFrame  # the input of the tasks
+    partitions: tuple[int, ...]  # (n_partitions,) rows
 
     @abstractmethod
     def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, shipping.Form]:
-        """Return what Spark sends to the tasks of all partitions, and what workers must know to read these columns."""
+        """Return the input of the tasks, and the form by which they read these columns from it."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Remove what is kept of the rows."""
+        """Remove the cached rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkFrame(SparkSource):
-    """A Spark DataFrame that was computed once; its rows are kept by Spark, packed."""
+    """A Spark DataFrame that was computed once and whose packed rows Spark keeps."""
 
     waiting: shipping.HeldPieces
-    places: Mapping[str, int]  # of columns among those that are packed: all but nested ones, which nobody reads
+    places: Mapping[str, int]  # of columns among the packed ones, which are all but nested columns
     sha256: str
 
     def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, shipping.PackedForm]:
-        """Return the pieces, and how some columns of them are read."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         places = tuple(self.places[name] for name in columns)
         return self.frame.select("message"), shipping.PackedForm(self.name, schema, self.cleaning, places)
@@ -68,7 +67,7 @@ class SparkFrame(SparkSource):
                 yield batch
 
     def digest(self) -> str:
-        """Return the SHA-256 of the sums of all rows' SHA-256, which no order and no partitioning changes."""
+        """Return the SHA-256 of the sums of all row hashes, which do not depend on the order of rows or partitions."""
         return self.sha256
 
     def forget(self) -> None:
@@ -76,7 +75,7 @@ class SparkFrame(SparkSource):
 
 
 def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str = "the Spark DataFrame") -> SparkFrame:
-    """Compute a DataFrame once and keep its rows: a query that runs twice may answer twice."""
+    """Compute a DataFrame once and keep its rows, because a query may give another result when it runs again."""
     if frame.isStreaming:
         raise UsageError("a streaming DataFrame has no end; write it to a table first, and give that")
     check_names(frame.columns, name)
@@ -105,7 +104,7 @@ def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str
 
 
 def _add_hashes(frame: DataFrame, places: Sequence[int]) -> DataFrame:
-    """Return the columns at these places, and last the SHA-256 of all columns of each row."""
+    """Return the columns at these places, followed by the SHA-256 of each row's columns."""
     from pyspark.sql import functions
 
     rows = shipping.by_places(frame)
@@ -115,33 +114,33 @@ def _add_hashes(frame: DataFrame, places: Sequence[int]) -> DataFrame:
 
 
 def keep(frame: DataFrame) -> DataFrame:
-    """Compute a DataFrame now, once, and forget what it came from.
+    """Compute a DataFrame once, and cut its lineage.
 
-    Where the session has a checkpoint folder the rows wait there and outlive a worker; else with the workers, and
-    losing one of these ends the run.
+    If the session has a checkpoint folder, the rows are kept there. Otherwise the workers keep them, and a lost worker
+    ends the run.
     """
     folder = frame.sparkSession.conf.get("spark.checkpoint.dir", None)
     return frame.checkpoint(eager=True) if folder else frame.localCheckpoint(eager=True)
 
 
 def forget(frame: DataFrame) -> None:
-    """Remove what :func:`keep` keeps, from the workers and from the checkpoint folder; Spark Connect does so itself."""
+    """Remove the rows that :func:`keep` keeps from workers and checkpoint folder; Spark Connect does so itself."""
     java = getattr(frame, "_jdf", None)
     if java is None:
         return
-    with contextlib.suppress(Exception):  # where Spark has ended there is nothing to remove it with
+    with contextlib.suppress(Exception):  # if Spark has ended, nothing can be removed
         rows = java.queryExecution().logical().rdd()
         rows.unpersist(False)
         file = rows.getCheckpointFile()
         if file.isDefined():
-            virtual_machine = frame.sparkSession.sparkContext._jvm  # noqa: SLF001  pyspark has no other way to files
+            virtual_machine = frame.sparkSession.sparkContext._jvm  # noqa: SLF001  the only access to Hadoop's files
             path = virtual_machine.org.apache.hadoop.fs.Path(file.get())  # type: ignore[union-attr]
             path.getFileSystem(java.sparkSession().sparkContext().hadoopConfiguration()).delete(path, True)
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Some row groups of a file, and what tells whether it is still the same."""
+    """Some row groups of a file, and the size and time by which a change is noticed."""
 
     path: Path
     size: int
@@ -151,15 +150,15 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileForm:
-    """How workers read the row groups of their partitions."""
+    """The form of partitions that are row groups of files."""
 
     source: ParquetSource
     schema: pa.Schema
     parts: tuple[tuple[FilePart, ...], ...]
 
     def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> ParquetSource:
-        """Return the rows of a partition as a source; what Spark sends is only a number."""
-        for _ in batches:  # a worker that does not hear Spark out is not used again
+        """Return the rows of a partition; Spark's batches only contain its number."""
+        for _ in batches:  # Spark does not reuse a worker that has not read its input
             pass
         parts = self.parts[number]
         for part in parts:
@@ -170,13 +169,12 @@ class FileForm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkFiles(SparkSource):
-    """Parquet files that the driver and all workers see under the same paths."""
+    """Parquet files that the driver and all workers can read under the same paths."""
 
     file: ParquetSource
     parts: tuple[tuple[FilePart, ...], ...]
 
     def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, FileForm]:
-        """Return a number for each partition, and what workers must know to read these columns of it."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         return self.frame, FileForm(self.file, schema, self.parts)
 
@@ -187,15 +185,15 @@ class SparkFiles(SparkSource):
         return self.file.digest()
 
     def forget(self) -> None:
-        """Do nothing: files are not kept."""
+        """Do nothing: rows of files are not cached."""
 
 
 def open_spark_files(path: Path, session: SparkSession, options: SourceOptions | None = None) -> SparkFiles:
-    """Open a Parquet file or a folder of them, which the driver and all workers must see under the same path."""
+    """Open a Parquet file or folder, which the driver and all workers must be able to read under the same path."""
     if not path.exists():
         raise InputError(f"there is no file {path}")
     if not path.is_dir() and path.suffix.lower() not in ENDINGS:
-        raise UsageError(f"the Spark engine reads Parquet, not {path.name}; convert it, or take the local engine")
+        raise UsageError(f"the Spark engine reads Parquet, not {path.name}; convert it, or use the local engine")
     file = open_parquet(path.absolute(), options or SourceOptions())
     (options or SourceOptions()).check_columns(file)
     with explain_failures(file.name):
@@ -205,13 +203,16 @@ def open_spark_files(path: Path, session: SparkSession, options: SourceOptions |
 
 
 def _divide(file: ParquetSource) -> tuple[tuple[tuple[FilePart, ...], ...], tuple[int, ...]]:
-    """Return the parts of each partition, neighbours in the order of the rows, and how many rows each has.
+    """Return the file parts of each partition, in the order of the rows, and the number of rows of each.
 
-    The number of cores decides nothing, so that a run with a seed can be repeated elsewhere.
+    The result does not depend on the number of cores, so a run with a seed can be repeated on another machine.
     """
-    assert file.n_rows is not None  # noqa: S101  a footer tells
+    assert file.n_rows is not None  # noqa: S101  Parquet files have it
     wanted = min(max(-(-file.n_rows // _SHARES), FEWEST_ROWS), MOST_ROWS)
-    found = [(path, path.stat(), group, rows) for path in file.paths for group, rows in enumerate(_group_rows(path))]
+    found = []
+    for path in file.paths:
+        about = pq.read_metadata(path)
+        found += [(path, path.stat(), n, about.row_group(n).num_rows) for n in range(about.num_row_groups)]
     before = itertools.accumulate((rows for *_, rows in found), initial=0)
     parts, rows = [], []
     for _, numbered in itertools.groupby(zip(before, found, strict=False), key=lambda one: one[0] // wanted):
@@ -220,11 +221,6 @@ def _divide(file: ParquetSource) -> tuple[tuple[tuple[FilePart, ...], ...], tupl
         parts.append(tuple(FilePart(*of_file, tuple(one[2] for one in some)) for of_file, some in by_path))
         rows.append(sum(one[3] for one in groups))
     return tuple(parts), tuple(rows)
-
-
-def _group_rows(path: Path) -> list[int]:
-    with pq.ParquetFile(path) as file:
-        return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
 
 
 def _check_same(part: FilePart, name: str) -> None:
@@ -239,7 +235,7 @@ def _check_same(part: FilePart, name: str) -> None:
 
 
 class SparkRows:
-    """The rows of a DataFrame that Spark has computed once and keeps, a partition at a time."""
+    """The rows of a DataFrame that Spark has computed and keeps."""
 
     def __init__(self, frame: DataFrame) -> None:
         with explain_failures("the release"):
@@ -248,7 +244,6 @@ class SparkRows:
         self._frame = frame
 
     def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, shipping.PartitionForm]:
-        """Return these columns, named by their places, and how they are read."""
         places = [self.schema.get_field_index(name) for name in columns]
         wanted = shipping.by_places(shipping.by_places(self._frame).select(*(str(place) for place in places)))
         return wanted, shipping.PartitionForm(
@@ -256,7 +251,7 @@ class SparkRows:
         )
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns; texts come as dictionaries, a new one for every batch."""
+        """Yield these columns, texts with a new dictionary in every batch."""
         wanted, form = self.select_columns(columns)
         with explain_failures("the release"):
             for _, batch in shipping.stream_pieces(shipping.pieces_of(wanted, shipping.ShipPartition(form))):

@@ -17,8 +17,8 @@ from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
 from shoal.core.registry import discover
 from shoal.core.wording import count_noun
-from shoal.policy.drafting import ask_diversity, count_records
-from shoal.policy.guessing import ColumnType, guess_quasi_taxonomy
+from shoal.policy.column_types import ColumnType
+from shoal.policy.guessing import ask_diversity, count_records, guess_quasi_taxonomy
 from shoal.policy.policy import WrittenRole
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import sentence

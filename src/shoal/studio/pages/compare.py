@@ -10,11 +10,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from shoal.compare.result import DEFAULT_WEIGHTS, PARTS
+from shoal.core.documents import flow
 from shoal.core.errors import UsageError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.policy.drafting import flow
 from shoal.policy.policy import Policy
 from shoal.reports.frontier import Point, frontier
 from shoal.studio.answers import Content, Form, Place, Visit, page, require_policy

@@ -14,12 +14,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from starlette.responses import Response
 
-from shoal.core.documents import load_with_lines
+from shoal.core.documents import flow, load_with_lines
 from shoal.core.errors import PolicyError, UsageError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.policy.drafting import flow
 from shoal.studio.answers import Content, Form, Place, Visit, page
 from shoal.studio.feasibility import foresee
 from shoal.studio.project import Project

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from shoal.core.errors import UsageError
-from shoal.policy.guessing import TYPES as KNOWN
+from shoal.policy.column_types import TYPES as KNOWN
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import is_delimited
 from shoal.studio.answers import Content, Form, Place, Visit, page

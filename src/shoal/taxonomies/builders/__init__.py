@@ -1,4 +1,4 @@
-"""Taxonomy builders: what a policy may write under ``taxonomy``, each found by its ``name``."""
+"""Taxonomy builders, which policies select under ``taxonomy`` by their ``name``."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from shoal.taxonomies.tree import Taxonomy
 
 
 class TaxonomyBuilder(Parameters, ABC):
-    """A way to make a tree; its fields are what the policy declares.
+    """A builder of trees; its fields are parameters in the policy.
 
-    Where ``shorthand`` names a field, a policy may give that field's value in place of the whole mapping:
+    If ``shorthand`` is the name of a field, a policy may give that field's value in place of the whole mapping:
     ``file: education.csv`` for ``file: {path: education.csv}``.
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]  # a plain sentence for people
+    title: ClassVar[str]  # a description for users
     shorthand: ClassVar[str | None] = None
     shorthand_is_mapping: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, values: pa.Array) -> Taxonomy:
-        """Make the tree for a column whose distinct values, in any order and of any type, are *values*."""
+        """Build the tree for a column with these distinct values, in any order and of any type."""
 
     def resolve(self, base: Path) -> Self:  # noqa: ARG002
-        """Return the builder with its relative paths taken from the folder *base*."""
+        """Return the builder with relative paths resolved against the folder *base*."""
         return self
 
     @model_validator(mode="before")

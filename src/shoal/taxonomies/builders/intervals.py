@@ -1,4 +1,4 @@
-"""Numbers in intervals of declared widths, or of round width without a declared domain; days in calendar spans."""
+"""Intervals of numbers with declared or round widths, and calendar spans of days."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shoal.taxonomies.parse import days, decimal_numbers, whole_numbers
 from shoal.taxonomies.scales import Dates, Number, Numbers, exact, interval_label, multiple, multiples, number_text
 from shoal.taxonomies.tree import Taxonomy
 
-_FARTHEST = 2**53  # beyond it floats skip whole numbers
+_FARTHEST = 2**53  # floats skip whole numbers beyond this
 
-Marks: TypeAlias = NDArray[Any]  # int64 if all numbers are whole, else float64
+Marks: TypeAlias = NDArray[Any]  # int64 if all numbers are whole, otherwise float64
 _MOST_GROUPS = 200  # of the finest width
 
 
 class NumbersTaxonomy(TaxonomyBuilder):
-    """Numbers in groups of round width, of which the outermost are open: no edge is a value of the data.
+    """Numbers in groups of round width; the outermost groups are open, so no edge is a value of the data.
 
     Widths are 1 and 5 times a power of ten, each a multiple of the one before.
 
@@ -41,11 +41,11 @@ class NumbersTaxonomy(TaxonomyBuilder):
     title: ClassVar[str] = "numbers in groups of round width, without declared ends"
 
     def build(self, values: pa.Array) -> Taxonomy:
-        """Make a leaf of each distinct number, and groups above them; other values are left outside."""
+        """Build a leaf for each distinct number, and groups above them; other values are not covered."""
         whole, is_whole = whole_numbers(values)
         decimal, is_decimal = decimal_numbers(values)
         numbers: Marks = decimal[is_decimal] if (is_decimal & ~is_whole).any() else whole[is_whole]
-        points: Marks = np.unique(numbers, return_index=True)[0]  # sorts; alone it would hash, and slowly
+        points: Marks = np.unique(numbers, return_index=True)[0]  # the index makes NumPy sort, which is faster
         if not points.size:
             raise TaxonomyError("the column has no number to make a taxonomy of; declare another taxonomy")
         stops = points + 1 if points.dtype.kind == "i" else np.nextafter(points, np.inf)
@@ -59,7 +59,7 @@ class NumbersTaxonomy(TaxonomyBuilder):
 
 
 def round_widths(points: Marks) -> tuple[Number, ...]:
-    """Return the widths of groups for sorted numbers, finest first; none where there is nothing to group.
+    """Return the widths of groups for sorted numbers, finest first; none if groups are not possible.
 
     >>> round_widths(np.array([17, 20, 90]))
     (5, 10, 50)
@@ -81,7 +81,7 @@ def round_widths(points: Marks) -> tuple[Number, ...]:
 
 
 def _groups(points: Marks, width: Number, finer: list[Level]) -> Level:
-    """Return the groups of one width that hold several numbers, and other ones than groups of a finer level."""
+    """Return the groups of one width that have several numbers and are not groups of a finer level."""
     times = multiples(points, width)
     starts = np.flatnonzero(np.diff(times, prepend=times[0] - 1)).tolist()
     known = {edges for level in finer for edges in zip(level.lo.tolist(), level.hi.tolist(), strict=True)}
@@ -99,10 +99,10 @@ def _groups(points: Marks, width: Number, finer: list[Level]) -> Level:
 
 
 class IntervalsTaxonomy(TaxonomyBuilder):
-    """Every edge comes from the declared domain, never from the data.
+    """Intervals whose edges follow from the declared domain, not from the data.
 
-    If all numbers declared are whole, values are whole numbers and both ends belong to an interval; else
-    intervals are half-open, but for the last, which includes the maximum.
+    If all declared numbers are whole, values are whole numbers and intervals include both ends. Otherwise intervals
+    are half-open, except for the last one, which includes the maximum.
 
     >>> ages = IntervalsTaxonomy(min=0, max=120, widths=(5, 10)).build(pa.array([]))
     >>> ages.label(20, 30), ages.label(17, 24), ages.label(17, 18)
@@ -115,17 +115,17 @@ class IntervalsTaxonomy(TaxonomyBuilder):
     title: ClassVar[str] = "numbers in intervals of declared widths"
 
     min: int | float = Field(description="the smallest number of the domain", allow_inf_nan=False)
-    max: int | float = Field(description="the largest number of the domain; it belongs to it", allow_inf_nan=False)
+    max: int | float = Field(description="the largest number of the domain, inclusive", allow_inf_nan=False)
     widths: tuple[int | float, ...] = Field(
         default=(), description="widths of the intervals, each a multiple of the one before"
     )
     edges: tuple[tuple[int | float, ...], ...] = Field(
         default=(),
-        description="in place of widths: where intervals start, a list for each level, finest first; each level has "
+        description="where intervals start, in place of widths: a list for each level, finest first; each level has "
         "some of the edges of the one before",
     )
     step: int | float | None = Field(
-        default=None, description="width of the finest values; 1 for whole numbers, else the smallest width"
+        default=None, description="width of the finest values; by default 1 for whole numbers, or the smallest width"
     )
     open: Literal["none", "low", "high", "both"] = Field(
         default="none", description="ends beyond which values are allowed, as '< min' or '> max'"
@@ -136,13 +136,11 @@ class IntervalsTaxonomy(TaxonomyBuilder):
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are declared."""
         given = (self.min, self.max, *self.widths, *chain(*self.edges), self.step, self.origin)
         return all(isinstance(number, int) for number in given if number is not None)
 
     @property
     def finest(self) -> Number:
-        """The width of the leaves."""
         if self.step is not None:
             return self.step
         return 1 if self.whole else min(self.widths)
@@ -210,9 +208,9 @@ class IntervalsTaxonomy(TaxonomyBuilder):
                 )
 
     def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
-        """Cut the declared domain; the data have no say in it.
+        """Divide the declared domain; the data have no influence.
 
-        An interval that holds one leaf only, or the whole domain, is left out: it would say nothing new.
+        Intervals of a single leaf or the whole domain are omitted, because another node is the same range.
         """
         starts = self._starts(self.finest)
         end = self.max + 1 if self.whole else np.nextafter(self.max, np.inf)
@@ -243,7 +241,7 @@ class IntervalsTaxonomy(TaxonomyBuilder):
         return from_levels(leaves, levels, scale, declared=True)
 
     def _starts(self, width: Number) -> Marks:
-        """Return where intervals of this width start, exact to the last digit of what was declared."""
+        """Return the starts of intervals of this width, without rounding errors."""
         origin = self.min if self.origin is None else self.origin
         given = [exact(number) for number in (self.min, self.max, width, origin)]
         unit = math.lcm(*(number.denominator for number in given))
@@ -283,7 +281,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 class DatesTaxonomy(TaxonomyBuilder):
-    """Days under the calendar spans asked for; ends come from the policy or are whole years, or decades if several.
+    """Days in calendar spans; undeclared ends are at whole years, or at decades if the data span several.
 
     >>> admitted = DatesTaxonomy(min="2024-01-01", max="2024-12-31").build(pa.array([]))
     >>> admitted.label(0, 1), admitted.label(0, 31), admitted.label(0, 91), admitted.label(0, 32)
@@ -311,7 +309,7 @@ class DatesTaxonomy(TaxonomyBuilder):
         return self
 
     def build(self, values: pa.Array) -> Taxonomy:
-        """Lay out the days from the first to the last; an undeclared end is that of the data's year."""
+        """List the days from the first to the last; an undeclared end is the end of the data's year or decade."""
         first, last = self._ends(values)
         n_days = _count(first, last)
         dates = np.arange(first, last + 1, dtype=np.int64).astype("datetime64[D]")
@@ -350,7 +348,7 @@ class DatesTaxonomy(TaxonomyBuilder):
 def _level(span_of_day: IntArray, span: Span) -> Level:
     lo = np.flatnonzero(np.diff(span_of_day, prepend=span_of_day[0] - 1))
     if len(lo) == 1:
-        return Level(lo[:0], lo[:0], [])  # it would say no more than the root
+        return Level(lo[:0], lo[:0], [])  # it is the same as the root
     year, month = np.divmod(span_of_day[lo] * MONTHS[span], 12)
     pairs = zip((1970 + year).tolist(), month.tolist(), strict=True)
     labels = [_LABELS[span].format(year=y, month=m + 1, quarter=m // 3 + 1) for y, m in pairs]
@@ -366,6 +364,6 @@ def _count(first: int, last: int) -> int:
     if n_days > MOST_LEAVES:
         raise TaxonomyError(
             f"dates: the domain has {n_days:,} days, at most {MOST_LEAVES:,} are possible; "
-            "set min and max nearer together"
+            "set min and max closer together"
         )
     return n_days

@@ -1,4 +1,4 @@
-"""Trees of texts: flat values, groups and trees that somebody listed, and texts that are masked from their end."""
+"""Trees of texts: flat values, listed groups and trees, and texts that are masked from the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ READERS = {
 
 
 class FlatTaxonomy(TaxonomyBuilder):
-    """Each value is published as it is or as ``*``.
+    """Each value is published unchanged or as ``*``.
 
     >>> FlatTaxonomy().build(pa.array(["10", "9", "2"])).labels
     ('2', '9', '10', '*')
@@ -41,7 +41,7 @@ class FlatTaxonomy(TaxonomyBuilder):
     shorthand: ClassVar[str | None] = "values"
 
     values: tuple[str | bool | int | float | datetime.date, ...] | None = Field(
-        default=None, description="all values that may occur, in order; without it, those of the data, sorted"
+        default=None, description="all possible values, in order; by default the sorted values of the data"
     )
 
     @field_validator("values")
@@ -50,7 +50,7 @@ class FlatTaxonomy(TaxonomyBuilder):
         if values is None:
             return None
         if not values:
-            raise TaxonomyError("flat taxonomy: the list of values is empty; leave it out to take those of the data")
+            raise TaxonomyError("flat taxonomy: the list of values is empty; remove it to use the values of the data")
         seen: set[str] = set()
         for text in map(plain_text, values):
             if text in seen:
@@ -59,7 +59,7 @@ class FlatTaxonomy(TaxonomyBuilder):
         return values
 
     def build(self, values: pa.Array) -> Taxonomy:
-        """Take the declared values, or sort the data's: as numbers if all are numbers, else as text."""
+        """Use the declared values or the data's, sorted as numbers if all are numbers, otherwise as text."""
         if self.values is not None:
             leaves = pa.array([plain_text(value) for value in self.values], pa.string())
         else:
@@ -77,7 +77,7 @@ def _sort_values(values: pa.Array) -> pa.Array:
 
 
 def _quote_blanks(values: list[str]) -> list[str]:
-    """Put quotes around blank texts, which nobody would see in a published table."""
+    """Quote blank texts, which would be invisible in a published table."""
     blank = [place for place, value in enumerate(values) if not value.strip()]
     taken = set(values) if blank else set()
     for place in blank:
@@ -90,7 +90,7 @@ def _quote_blanks(values: list[str]) -> list[str]:
 
 
 class GroupsTaxonomy(TaxonomyBuilder):
-    """Groups of values in the order written, under ``*``.
+    """Groups of values under ``*``, in the given order.
 
     >>> GroupsTaxonomy.model_validate({"low": ["a", "b"], "high": ["c", "d"]}).build(pa.array([])).labels
     ('a', 'b', 'c', 'd', 'low', 'high', '*')
@@ -131,7 +131,7 @@ class TreeTaxonomy(TaxonomyBuilder):
 
 
 class FileTaxonomy(TaxonomyBuilder):
-    """The tree of a file; its suffix says how it is written."""
+    """The tree in a file, whose suffix determines the format."""
 
     name: ClassVar[str] = "file"
     title: ClassVar[str] = "a tree in a file: CSV as ARX writes it, nested YAML or JSON"
@@ -140,7 +140,6 @@ class FileTaxonomy(TaxonomyBuilder):
     path: Path = Field(description="the file, relative to the policy; .csv, .yaml or .json")
 
     def resolve(self, base: Path) -> Self:
-        """Take a relative path from the folder *base*, where the policy lies."""
         return self if self.path.is_absolute() else self.model_copy(update={"path": base / self.path})
 
     def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
@@ -148,7 +147,7 @@ class FileTaxonomy(TaxonomyBuilder):
 
 
 def read_taxonomy(path: Path) -> Taxonomy:
-    """Read a taxonomy file by its suffix."""
+    """Read a taxonomy file in the format of its suffix."""
     name = f"taxonomy file {str(path)!r}"
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -163,12 +162,12 @@ def read_taxonomy(path: Path) -> Taxonomy:
     except OSError as error:
         raise TaxonomyError(f"{name} cannot be read: {error.strerror}") from None
     if "\0" in text:
-        raise TaxonomyError(f"{name} has NUL bytes; it is no text file")
+        raise TaxonomyError(f"{name} has NUL bytes, so it is not a text file")
     return reader(text, name=name)
 
 
 class MaskTaxonomy(TaxonomyBuilder):
-    """A text is published whole, with its tail masked, or as ``*``.
+    """A text is published unchanged, with its last characters masked, or as ``*``.
 
     >>> places = MaskTaxonomy(length=5).build(pa.array(["47110", "47119", "48000"]))
     >>> places.label(0, 2), places.cover(0, 2)
@@ -185,15 +184,15 @@ class MaskTaxonomy(TaxonomyBuilder):
         default=None,
         ge=1,
         le=256,
-        description="number of characters of every value; without it values are codes of any length, and E11* stands "
-        "for all that begin with E11",
+        description="number of characters of every value; by default values are codes of any length, and E11* means "
+        "all codes that begin with E11",
     )
     keep: tuple[int, ...] | None = Field(
-        default=None, description="numbers of leading characters that levels keep; every number by default"
+        default=None, description="numbers of leading characters that the levels keep; every number by default"
     )
-    character: str = Field(default="*", min_length=1, max_length=1, description="what a masked character becomes")
+    character: str = Field(default="*", min_length=1, max_length=1, description="replacement of a masked character")
     alphabet: Literal["digits"] | None = Field(
-        default=None, description="digits: values have digits only, and up to length 6 all of them may occur"
+        default=None, description="digits: values have only digits, and up to length 6 all of them may occur"
     )
 
     @model_validator(mode="after")
@@ -208,7 +207,7 @@ class MaskTaxonomy(TaxonomyBuilder):
         return self
 
     def build(self, values: pa.Array) -> Taxonomy:
-        """Sort the texts of the right length, or list all numbers of that many digits."""
+        """Use the sorted texts of the right length, or all numbers with that many digits."""
         n_digits = self.length if self.alphabet == "digits" else None
         declared = n_digits is not None and n_digits < len(str(MOST_LEAVES))
         if n_digits is not None and declared:
@@ -231,13 +230,13 @@ class MaskTaxonomy(TaxonomyBuilder):
         if self.length is not None:
             tail = self.character * (self.length - kept)
             return Level(lo, hi, [head + tail for head in heads[lo].tolist()])
-        # A shorter code has no group here, and one that ends in a point is that of the level above.
+        # Shorter codes have no group on this level, and the group of a prefix that ends in a point is on the next one.
         whole = np.array([len(head) == kept and head[-1].isalnum() for head in heads[lo].tolist()], dtype=bool)
         return Level(lo[whole], hi[whole], [head + self.character for head in heads[lo[whole]].tolist()])
 
     def _find_texts(self, values: pa.Array) -> pa.Array:
         found = pc.drop_null(pc.unique(pad_to_length(values, self.length)))
-        # A value that holds the mask character itself could be mistaken for a group.
+        # A value with the mask character could be mistaken for a group.
         found = found.filter(pc.invert(pc.match_substring(found, self.character)))
         if self.alphabet == "digits":
             found = found.filter(pc.match_substring_regex(found, "^[0-9]+$"))
