@@ -16,7 +16,7 @@ from shoal.models.beta_likeness import BetaLikeness
 from shoal.models.delta_disclosure import DeltaDisclosure
 from shoal.models.delta_presence import DeltaPresence
 from shoal.models.distinct_l_diversity import DistinctLDiversity
-from shoal.models.entropy_l_diversity import LARGEST_SETTLED, EntropyLDiversity
+from shoal.models.entropy_l_diversity import LARGEST_EXACT, EntropyLDiversity
 from shoal.models.exact import at_most, largest_sums
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.k_map import KMap
@@ -95,7 +95,7 @@ def test_a_large_class_on_the_border_of_an_entropy_is_refused() -> None:
     n = 8 * 10**9
     nearly = [n // 2 - 1, n // 8 + 1, n // 8, n // 8, n // 8]
     model, whole = EntropyLDiversity(l=4), Whole.of([n] * 5)
-    assert sum(nearly) > LARGEST_SETTLED
+    assert sum(nearly) > LARGEST_EXACT
     classes = ClassHistograms.of([nearly, [n // 2, *[n // 8] * 4]])
     assert model.holds(classes, whole).tolist() == [True, True]
     border = float(model.reach(ClassHistograms.of(nearly), whole)[0])

@@ -75,7 +75,6 @@ class Coding(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say which numbers were set to which edge."""
         ends = [(word, plain_number(entry[end])) for end, word in _BEYOND.items() if end in entry]
         edges = " and ".join(f"numbers {word} {edge} were set to {edge}" for word, edge in ends)
         origin = " The edges were looked up in the data." if entry["edges_from_data"] else ""
@@ -87,7 +86,6 @@ class Coding(Technique):
         return Trace(numbers=True, replay=partial(_cut_values, entry))
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Find the edges; those of shares take a pass over the column."""
         within(domain, column, bottom=self.bottom, top=self.top)
         grid = Grid(self.decimals)
         where = f"column {column!r}"

@@ -54,7 +54,6 @@ class CorrelatedNoise(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say which noise numbers were moved by."""
         others = join_words([code(name) for name in entry["columns"]])
         return (
             f"{Noise.explain(entry)} Its noise has the same correlations with that of {others} as the numbers have, "
@@ -68,7 +67,6 @@ class CorrelatedNoise(Technique):
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Say by how much variances are too large."""
         shares = ", ".join(f"{1 + entry['share']:.6g} for {name}" for name, entry in entries.items())
         leaves = "- Correlated noise leaves means, and correlations between the columns that have it, as they are; "
         return [leaves + f"variances and covariances are too large: divide them by {shares}."]
@@ -86,7 +84,6 @@ class CorrelatedNoise(Technique):
                 )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:
-        """Measure the numbers of all columns of the set, and bind to the draws that these have in common."""
         names = sorted({column, *self.columns})
         numbers = read_numbers(source, names)
         complete = np.isfinite(numbers).all(axis=1)

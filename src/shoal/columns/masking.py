@@ -60,7 +60,6 @@ class Masking(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say that values were made up."""
         what = {"name": "names", "email": "e-mail addresses", "phone": "telephone numbers"}
         return (
             f"made-up {what.get(entry['kind'], 'numbers')} stand in place of an identifier. They were drawn at random "
@@ -68,7 +67,6 @@ class Masking(Technique):
         )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Take a secret of the run."""
         said = self.public() if self.kind == "number" else {"technique": self.name, "kind": self.kind}
         return MaskedTreatment(column, pa.string(), said, self.choices, RowRandom.of(chance))
 

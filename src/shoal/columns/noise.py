@@ -71,7 +71,6 @@ class Noise(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say which noise numbers were moved by."""
         if "laplace" in entry:
             noise = f"Laplace noise of scale {plain_number(entry['laplace']['scale'])}"
         else:
@@ -144,7 +143,6 @@ class Noise(Technique):
                 )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> NoiseTreatment:  # noqa: ARG002
-        """Draw the run's secret and find the ends of the domain."""
         domain = within(domain, column, min=self.min, max=self.max)
         try:
             self._check_edges(domain)

@@ -78,7 +78,6 @@ class NumberTreatment(Treatment):
         """Return (n_rows,) the treated numbers as steps of the grid; rows that are not valid do not matter."""
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
-        """Read the numbers, treat them, write them."""
         numbers, valid = column_numbers(column, self.column)
         return self.grid.numbers(self.steps(numbers, valid, first_row), valid)
 

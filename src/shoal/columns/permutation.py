@@ -71,11 +71,9 @@ class MovedTreatment(Treatment):
         return self.values.take(pa.array(codes - 1, mask=codes == 0))
 
     def findings(self) -> dict[str, int]:
-        """Return how many rows kept their value, by chance or for want of others in their group."""
         return self.found
 
     def warnings(self) -> tuple[str, ...]:
-        """Say that many rows have nobody to exchange their value with."""
         alone = self.found.get("rows_alone_in_group", 0)
         if alone <= _MANY_ALONE * len(self.codes):
             return ()
@@ -97,7 +95,6 @@ class MovingTechnique(Technique):
         """Return (n_rows,) the row whose value each row gets."""
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> MovedTreatment:  # noqa: ARG002
-        """Read the column once and move its values."""
         rows = read_codes(source, column, self.needs)
         moved = rows.codes[self.find_origins(rows, chance)]
         found = {

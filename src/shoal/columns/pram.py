@@ -100,7 +100,6 @@ class Pram(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say how values were replaced."""
         strata = join_words([code(name) for name in entry["strata"]])
         within = f", separately in each group of records that agree in {strata}" if strata else ""
         kept = f" Each was kept with a probability of at least {entry['keep']:g}." if "keep" in entry else ""
@@ -112,7 +111,6 @@ class Pram(Technique):
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Say how the original frequencies are estimated."""
         names = join_words([code(name) for name in entries])
         advice = (
             f"- Values of {names} were replaced at random (PRAM), which weakens associations. For unbiased counts x, "
@@ -136,7 +134,6 @@ class Pram(Technique):
         return self.strata
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Count the values of each stratum in one pass, and make their matrices."""
         names = [column, *self.strata]
         (own, *others), (codes, *groups) = encode_columns(source.batches(names, dictionary=names))
         known = texts(own.values)
@@ -283,11 +280,9 @@ class PramTreatment(Treatment):
         return self.values.take(pa.array(drawn, mask=label < 0))
 
     def findings(self) -> dict[str, int]:
-        """Return how many strata there are, and in which of them the matrix changes nothing or tells too much."""
         return self.found
 
     def warnings(self) -> tuple[str, ...]:
-        """Say that many rows cannot change, and that exact shares of few records are published."""
         warnings = []
         fixed = self.found.get("rows_in_strata_of_one_value", 0)
         if fixed > _MANY_UNCHANGED * self.n_values:

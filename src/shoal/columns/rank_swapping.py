@@ -53,12 +53,10 @@ class RankSwapping(MovingTechnique):
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:  # noqa: ARG003
-        """Say what rank swapping does to relations."""
         distributions = "- Rank swapping leaves each column's own distribution exactly as it was, and weakens its "
         return [distributions + "relations with all others: correlations are drawn towards 0."]
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> MovedTreatment:
-        """Read the column once and exchange its numbers."""
         treatment = super().prepare(column, source, chance, domain)
         in_order = np.sort(_numbers(column, treatment)[treatment.codes[treatment.codes > 0] - 1])
         distance = float(f"{mean_distance(in_order, self.window):.6g}")

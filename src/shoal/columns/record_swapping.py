@@ -77,7 +77,6 @@ class RecordSwapping(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say who exchanged areas with whom."""
         who = "households" if entry["household"] else "records"
         alike = f" that agree in {join_words([code(name) for name in entry['within']])}" if entry["within"] else ""
         size = " of the same size" if entry["household"] else ""
@@ -89,7 +88,6 @@ class RecordSwapping(Technique):
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Say which tables are exact."""
         names = join_words([code(name) for name in entries])
         advice = (
             f"- Areas ({names}) were exchanged between records: tables of areas by other columns than those in which "
@@ -116,7 +114,6 @@ class RecordSwapping(Technique):
         return None if self.hierarchy[-1] == column else "the hierarchy must end with this column, the finest areas"
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Read the columns once, find who is at risk, and pair households."""
         names = [column, *self.needs]
         dictionaries, read = encode_columns(source.batches(names, dictionary=names))
         codes = dict(zip(names, read, strict=True))
@@ -292,7 +289,6 @@ class SwappedTreatment(MovedTreatment):
     """One level of the hierarchy after the swap; the finest carries the others."""
 
     def warnings(self) -> tuple[str, ...]:
-        """Say that households at risk found nobody to exchange areas with."""
         left, at_risk = (self.found.get(f"households_at_risk{what}", 0) for what in ("_left_in_place", ""))
         if not left:
             return ()

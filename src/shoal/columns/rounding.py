@@ -68,7 +68,6 @@ class Rounding(Technique):
         return Trace(numbers=True, replay=partial(_round_values, entry["base"]))
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Find the first and the last multiple inside the declared domain."""
         grid = Grid(decimals_of(self.base))
         low = None if domain.low is None else math.ceil(exact(domain.low) / exact(self.base))
         high = None if domain.high is None else math.floor(exact(domain.high) / exact(self.base))

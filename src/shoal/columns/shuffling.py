@@ -57,12 +57,10 @@ class Shuffling(Technique):
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:  # noqa: ARG003
-        """Say what shuffling does to relations."""
         kept = "- Shuffling keeps each column's own distribution and its monotone relations with the columns it was "
         return [kept + "shuffled by; relations with all others are lost, as far as those columns do not carry them."]
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> MovedTreatment:  # noqa: ARG002
-        """Read the columns, draw the ranks, and deal the numbers."""
         (dictionary,), (codes,) = encode_columns(source.batches([column], dictionary=[column]))
         present = np.flatnonzero(codes)
         if len(present) <= len(self.given) + 1:

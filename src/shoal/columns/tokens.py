@@ -42,12 +42,10 @@ class Token(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say what tokens stand for, and that nothing undoes them."""
         same = explain_sameness(entry, "token")
         return f"tokens {explain_place(entry)}. {same} They are new, and nothing was kept to undo them."
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Draw the run's key."""
         rewrite = make_tokens(chance.keys(4).tobytes(), column, self.length)
         return TokenTreatment(column, pa.string(), self.public(), rewrite)
 
@@ -59,7 +57,6 @@ class TokenTreatment(Treatment):
     rewrite: Callable[[list[str]], pa.Array]  # (n_values,) texts to tokens
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:  # noqa: ARG002
-        """Return dictionary-coded tokens."""
         indices, values = factor_column(column)
         tokens = self.rewrite(texts(values).to_pylist())
         codes = pa.array(indices, mask=indices < 0)
@@ -160,7 +157,6 @@ class Hash(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say what hashes stand for, and whether values can be tried out."""
         if entry["salt"] == "random":
             same = explain_sameness(entry, "hash")
             return f"hashes (SHA-256 with a forgotten salt) {explain_place(entry)}. {same}"
@@ -175,7 +171,6 @@ class Hash(Technique):
         return Trace(tokens=True, replay=_hash_values if entry.get("salt") == "none" else None)
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Draw the salt."""
         salted = hashlib.sha256(b"" if self.salt == "none" else chance.keys(4).tobytes())
 
         def rewrite(values: list[str]) -> pa.Array:
@@ -225,7 +220,6 @@ class Pseudonym(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say where tokens are the same, and what the key can do."""
         key = "take them back to the values" if entry["reversible"] else "find out whose they are"
         return (
             f"tokens {explain_place(entry)}, the same in all tables of the same key and the domain "
@@ -237,7 +231,6 @@ class Pseudonym(Technique):
         return self.model_copy(update={"key": str(base / self.key)})
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Read the key."""
         key, where = read_key(Path(self.key)), self.domain or column
         said = {"technique": self.name, "reversible": self.reversible, "domain": where}
         if self.reversible:

@@ -1,4 +1,4 @@
-"""(alpha,k)-anonymity: k records a class, and no sensitive value on more than a share alpha of them."""
+"""(alpha,k)-anonymity: classes of k records in which no sensitive value has more than the share alpha."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AlphaKAnonymity(DisclosureModel):
     name = "alpha-k-anonymity"
     title = "every class has k records, and no sensitive value more than the share alpha of them"
     explanation = "k-anonymity, and no sensitive value has more than the share alpha of a class."
-    example = "With alpha = 0.5 and k = 10 ten records fit everybody, and at most half of them share a diagnosis."
+    example = "With alpha = 0.5 and k = 10, ten records fit every person, and at most half of them share a diagnosis."
     usual: ClassVar = {"alpha": 0.5, "k": 5}
     weaknesses = f"It bounds the most frequent value only. {SIMILARITY}"
     achieved_is = "at most"
@@ -43,13 +43,12 @@ class AlphaKAnonymity(DisclosureModel):
         return self.k if self.harmless else super().smallest_class
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
-        """Return (n_classes,) the share of the most frequent value, whatever the size."""
+        """Return (n_classes,) the share of the most frequent value."""
         return quotient(
             largest_counts(self.values_of(self.harmful_of(classes, whole))), classes.sizes, if_zero=math.inf
         )
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:
-        """Say that there are fewer than k records, or which share the most frequent value has."""
         if whole.size < self.k:
             return f"k = {self.k} but the number of records is {whole.size}; ask for at most that"
         return (

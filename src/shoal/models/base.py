@@ -1,4 +1,4 @@
-"""What a privacy model is: a statement about the distribution of values within each class."""
+"""The base classes of privacy models: requirements on the sizes and value distributions of classes."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ from shoal.models.exact import at_most, distinct_values, largest_sums
 from shoal.taxonomies.tree import Taxonomy
 
 Sees = Literal["sizes", "values", "population"]
-SHARE_UNITS = 1 << 40  # counts that a distribution given as shares is stated in
-SHARE_MARGIN = 1e-9  # far above what rounding does to shares
+SHARE_UNITS = 1 << 40  # total count by which a distribution given as shares is represented
+SHARE_MARGIN = 1e-9  # far above the rounding errors of shares
 
-# Limits that several models have.
+# Weaknesses that several models have.
 SAYS_NOTHING_OF_VALUES = (
-    "It says nothing about sensitive values: if all records of a class agree in one, everybody who is known to be "
-    "there is known to have it."
+    "It says nothing about sensitive values: if all records of a class share one, anyone known to be in the class is "
+    "known to have that value."
 )
 SKEWNESS = (
-    "It does not compare classes with the table: a value that is rare in the table may be frequent in a class, so the "
-    "chance of somebody having it can rise a lot."
+    "It does not compare classes with the table: a value that is rare in the table may be frequent in a class, which "
+    "can greatly raise the probability that a person has it."
 )
-SIMILARITY = "It distinguishes values only by name: different values of a class may mean nearly the same."
-RULED_OUT = "Somebody who can rule some values out has fewer left than promised."
-PRESENCE = "It does not hide that somebody is in the table."
+SIMILARITY = "It distinguishes values only by name: different values of a class may mean nearly the same thing."
+RULED_OUT = "An attacker who can rule out some values is left with fewer than the model guarantees."
+PRESENCE = "It does not hide that a person is in the table."
 
 
 @dataclass(frozen=True, slots=True)
 class ClassHistograms:
-    """Counts of classes: all that a model may see of them, so that it serves any grouping of records."""
+    """Counts of classes. A model sees nothing else of a class and therefore works for any grouping of records."""
 
     sizes: IntArray  # (n_classes,) records
     counts: IntArray | None = None  # (n_classes, n_values) records of each sensitive value
     population: IntArray | None = None  # (n_classes,) records of the population table that the label covers
-    unit: int = 1  # parts that a record is cut into; sizes count parts too
+    unit: int = 1  # fractions per record; sizes count fractions
 
     @classmethod
     def of(cls, counts: object, population: object = None) -> ClassHistograms:
-        """Build from nested lists, sizes being the row sums (for examples and tests)."""
+        """Build from nested lists; sizes are the row sums (for examples and tests)."""
         table = np.atleast_2d(np.asarray(counts, dtype=np.int64))
         people = None if population is None else np.asarray(population, dtype=np.int64)
         return cls(sizes=table.sum(axis=1), counts=table, population=people)
 
     @classmethod
     def of_shares(cls, shares: FloatArray) -> ClassHistograms:
-        """Build from (n_classes, n_values) shares in floating point; values that occur keep at least one count."""
+        """Build from (n_classes, n_values) shares in floating point; each positive share gets a count of at least 1."""
         counts = np.maximum(np.rint(shares * SHARE_UNITS), shares > 0).astype(np.int64)
         return cls(sizes=counts.sum(axis=1), counts=counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The published table as one class: what an adversary knows before looking anybody up."""
+    """The published table as one class: the adversary's knowledge before looking up a person."""
 
     size: int
-    counts: IntArray | None = None  # (n_values,) the same values as in ClassHistograms.counts
+    counts: IntArray | None = None  # (n_values,) in the order of ClassHistograms.counts
     population: int | None = None
     taxonomy: Taxonomy | None = None  # of the sensitive attribute; leaf i is value i
 
@@ -78,11 +78,10 @@ class Whole:
 
     @property
     def shares(self) -> FloatArray | None:
-        """Return (n_values,) the share of each value; None if values were not counted."""
+        """(n_values,) the share of each value; None if values were not counted."""
         return None if self.counts is None else self.counts / self.size
 
     def as_class(self) -> ClassHistograms:
-        """Return the whole table as the only class."""
         return ClassHistograms(
             sizes=np.array([self.size], dtype=np.int64),
             counts=None if self.counts is None else self.counts[np.newaxis, :],
@@ -91,10 +90,10 @@ class Whole:
 
 
 class Curve(NamedTuple):
-    """A requirement in the form that compiled loops can judge.
+    """A requirement in a form that compiled loops can evaluate; it is equivalent to ``holds``.
 
-    The 1, 2, 3, ... most frequent values have at most these shares of a class, so many values occur, and so many
-    records. It says the same as ``holds``.
+    The 1, 2, 3, ... most frequent values of a class have at most the shares *limits*, and the class has at least
+    *distinct* values and *records* records.
 
     >>> Curve((Fraction(1, 2),)).judge(ClassHistograms.of([[2, 2], [3, 1]]))
     array([ True, False])
@@ -106,12 +105,12 @@ class Curve(NamedTuple):
 
     @property
     def smallest_class(self) -> int:
-        """A size below which no class holds: all values different is best, and k of n records are k/n of a class."""
+        """A size below which no class holds: even if all values differ, k of them have the share k/n."""
         points = enumerate(self.limits, start=1)
         return max(self.records, self.distinct, *(math.ceil(k / limit) for k, limit in points), 1)
 
     def judge(self, classes: ClassHistograms) -> BoolArray:
-        """Return (n_classes,) whether each class stays under the curve, exactly."""
+        """Return (n_classes,) whether each class satisfies the curve, in exact arithmetic."""
         verdict = np.asarray(classes.sizes >= self.records * classes.unit)
         if not self.limits and self.distinct == 1:
             return verdict
@@ -119,7 +118,7 @@ class Curve(NamedTuple):
             raise TypeError("a limit on values needs counts of sensitive values; only sizes were counted")
         for most, limit in zip(largest_sums(classes.counts, len(self.limits)).T, self.limits, strict=False):
             verdict &= at_most(most, limit, classes.sizes)
-        # k values with less than the whole class leave a record to another value.
+        # If k values have less than the whole class, another value occurs.
         if self.distinct > 1 + sum(limit < 1 for limit in self.limits):
             verdict &= distinct_values(classes.counts) >= self.distinct
         return verdict
@@ -128,52 +127,52 @@ class Curve(NamedTuple):
 class PrivacyModel(BaseModel, ABC):
     """A requirement on every class of a release.
 
-    Fields are the model's parameters; their limits and descriptions are declared once, here, and messages,
-    help, JSON Schema and forms come from them.
+    Fields are the model's parameters. Messages, help, JSON Schema and forms are derived from their declared limits and
+    descriptions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: ClassVar[str]
-    title: ClassVar[str]  # a plain sentence for people: what every class of a release then has
-    weaknesses: ClassVar[str]  # what it does not protect against: a promise without its limits is advertising
-    explanation: ClassVar[str] = ""  # what it promises, for people who have never heard of it
-    example: ClassVar[str] = ""  # what a usual choice means
-    usual: ClassVar[Mapping[str, Any]] = {}  # such a choice, of the parameters that must be given
+    title: ClassVar[str]  # the requirement in one plain sentence
+    weaknesses: ClassVar[str]  # attacks that it does not prevent
+    explanation: ClassVar[str] = ""  # the guarantee, for readers who do not know the model
+    example: ClassVar[str] = ""  # the meaning of typical parameters
+    usual: ClassVar[Mapping[str, Any]] = {}  # typical values of the required parameters
     sees: ClassVar[Sees]
-    achieved_is: ClassVar[Literal["at least", "at most"]]  # which way ``achieved`` is good
+    achieved_is: ClassVar[Literal["at least", "at most"]]  # which direction of ``achieved`` is better
     relative_to_whole: ClassVar[bool] = False  # compares classes with the table, which itself holds
-    one_value_each: ClassVar[bool] = False  # compares distributions, in which nobody can have several values
-    of_parts: ClassVar[bool] = False  # about buckets and parts of a sliced table, not about classes
+    one_value_each: ClassVar[bool] = False  # compares distributions in which each person has a single value
+    of_parts: ClassVar[bool] = False  # constrains buckets and parts of a sliced table, not classes
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse a model that does not say what it is, when it is defined rather than when a release is described."""
+        """Refuse an incomplete model when it is defined rather than when a release is described."""
         super().__pydantic_init_subclass__(**kwargs)
         absent = [word for word in ("name", "title", "weaknesses", "sees", "achieved_is") if not hasattr(cls, word)]
         if cls.holds is PrivacyModel.holds and cls.curve is PrivacyModel.curve:
-            absent.append("curve, or when it holds")
+            absent.append("curve or holds")
         if absent and not inspect.isabstract(cls):
-            raise TypeError(f"the privacy model {cls.__name__} does not say its {', '.join(absent)}")
+            raise TypeError(f"the privacy model {cls.__name__} does not define {', '.join(absent)}")
 
     @property
     def subject(self) -> str:
-        """The model's name, and what it holds for where the policy says so; messages begin with it."""
+        """The model's name, and its attribute if the policy names one; messages begin with it."""
         return self.name
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The sensitive attributes that the model names: several mean their joint values, none means each."""
+        """The sensitive attributes that the model names: several are taken jointly; if none is named, all are meant."""
         return ()
 
     @property
     def merge_monotone(self) -> bool:
-        """Whether the union of two classes that hold always holds (with the whole table unchanged)."""
+        """Whether the union of two classes that satisfy the model always satisfies it (in the same table)."""
         return True
 
     @property
     def knows_values(self) -> bool:
-        """Whether it tells values apart by more than their frequency in a class, so that none may be renamed."""
+        """Whether it depends on which values occur and not only on their frequencies in a class."""
         return self.relative_to_whole
 
     @property
@@ -183,48 +182,47 @@ class PrivacyModel(BaseModel, ABC):
 
     @property
     def smallest_class(self) -> int:
-        """A size below which no class can hold; lets methods skip hopeless cuts."""
+        """A size below which no class holds; methods skip cuts into such classes."""
         curve = self.curve
         return 1 if curve is None else curve.smallest_class
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
-        """Return (n_classes,) whether each class meets the requirement; exact, or refusing in doubt.
+        """Return (n_classes,) whether each class satisfies the model: exactly, or False if in doubt.
 
-        A class without records never holds: there is nothing in it that could be published. A model that is a curve
-        need not say more than its curve.
+        A class without records never does. Models with a curve inherit this method.
         """
         curve = self.curve
         if curve is None:
-            raise TypeError(f"{self.subject} has no curve to judge classes by")
+            raise TypeError(f"{self.subject} defines neither a curve nor holds")
         return curve.judge(classes)
 
     @abstractmethod
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
-        """Return (n_classes,) the strongest main parameter that each class meets, as far as shares go.
+        """Return (n_classes,) the strongest value of the main parameter that each class satisfies.
 
-        A class without records reaches 0 where more is better, infinity where less is.
+        A class without records reaches 0 if more is better and infinity if less is.
         """
 
     def worst(self, classes: ClassHistograms, whole: Whole) -> float:
-        """Return the strongest main parameter that all classes meet."""
+        """Return the strongest value of the main parameter that all classes satisfy."""
         values = self.reach(classes, whole)
         return float(values.min() if self.achieved_is == "at least" else values.max())
 
     def promises_nothing(self, whole: Whole) -> bool:
-        """Whether even the worst class meets the requirement, so that it rules nothing out: a single record."""
+        """Whether even the worst possible class, a single record, satisfies the model."""
         return bool(self.holds(ClassHistograms(np.ones(1, dtype=np.int64)), whole).all())
 
     def why_unreachable(self, whole: Whole) -> str | None:
-        """Say why no release of this table can hold, and what would be reachable; None if one can.
+        """Explain why no release of this table can satisfy the model, and what is reachable; None if one can.
 
-        For models that merging cannot break the table as a single class is the best there is.
+        For merge-monotone models the table as a single class is the best case.
         """
         if not self.merge_monotone or bool(self.holds(whole.as_class(), whole)[0]):
             return None
         return f"{self.subject}: {self.explain_shortfall(whole, self.worst(whole.as_class(), whole))}"
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Say what was asked for and what would be reachable, of a table that as one class has *reached* only that."""
+        """Compare the required parameter with the one that the table *reached* as a single class."""
         return f"even the whole table as one class reaches only {reached:.6g}"
 
 
@@ -232,22 +230,21 @@ class ValueModel(PrivacyModel):
     """A requirement on the distribution of sensitive values."""
 
     sees = "values"
-    # Whether mixtures of distributions that hold do hold, and rounded distributions can be judged.
+    # Whether mixtures of satisfying distributions satisfy it, and rounded distributions can be judged.
     judges_beliefs: ClassVar[bool] = False
-    # Whether it has a definition for records that publish a generalized value; without one, none may be generalized.
+    # Whether it is defined for generalized sensitive values; otherwise none may be generalized.
     judges_induced: ClassVar[bool] = False
-    # The parameter from which rounding is taken off, of a model that bounds shares or distances from above.
+    # The parameter that bounds shares or distances from above, from which a margin for rounding is subtracted.
     bounded_by: ClassVar[str | None] = None
 
     attribute: str | tuple[str, ...] | None = Field(
         default=None,
         description="the sensitive attribute it holds for; a list means their joint distribution; "
-        "without it, it holds for every sensitive attribute",
+        "if omitted, it holds for every sensitive attribute",
     )
 
     @property
     def subject(self) -> str:
-        """The model's name and its attribute, if it names one."""
         if self.attribute is None:
             return self.name
         if isinstance(self.attribute, str):
@@ -256,19 +253,18 @@ class ValueModel(PrivacyModel):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The sensitive attributes that the model names."""
         if self.attribute is None:
             return ()
         return (self.attribute,) if isinstance(self.attribute, str) else self.attribute
 
     def values_of(self, histograms: ClassHistograms | Whole) -> IntArray:
-        """Return the counts of sensitive values, which whoever calls a value model must have taken."""
+        """Return the counts of sensitive values, which callers of a value model must provide."""
         if histograms.counts is None:
             raise TypeError(f"{self.subject} needs counts of sensitive values; only sizes were counted")
         return histograms.counts
 
     def promises_nothing(self, whole: Whole) -> bool:
-        """Whether classes of any single value meet the requirement, the rarest value's first."""
+        """Whether classes with any single value satisfy the model; tests the rarest value first."""
         rarest = np.argsort(self.values_of(whole), kind="stable")
         for some in np.split(rarest, range(1, len(rarest), 64)):
             counts = np.zeros((len(some), len(rarest)), dtype=np.int64)
@@ -278,18 +274,18 @@ class ValueModel(PrivacyModel):
         return True
 
     def holds_true(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether the true values of groups satisfy the model, whatever is published of them.
+        """Return (n_classes,) whether the true values of groups satisfy the model, however they are published.
 
         The transparent reader counts people by their true values (docs/adr/0007-transparent-reader.md).
         """
         return self.holds(classes, whole)
 
     def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether distributions given as rounded shares meet the requirement; in doubt they do not.
+        """Return (n_classes,) whether distributions given as rounded shares surely satisfy the model.
 
-        A margin goes from the rarest values to the most frequent one. The k most frequent then have at least their true
-        share, for every k, which is worse for every model that wants values evenly spread and does not care which they
-        are. Models that compare with a bound take the margin from the bound.
+        A margin is moved from the rarest values to the most frequent one. For every k, the k most frequent values then
+        have at least their true share, which is worse under every model that requires evenly spread values and ignores
+        which values they are. Models with an upper bound subtract the margin from the bound.
         """
         if self.bounded_by is not None:
             bound = getattr(self, self.bounded_by) - (SHARE_MARGIN + shares.shape[1] / SHARE_UNITS)
@@ -308,19 +304,18 @@ class ValueModel(PrivacyModel):
 
 
 class DisclosureModel(ValueModel):
-    """A requirement on the values that may harm people; ``docs/models.md`` defines each with harmless ones."""
+    """A requirement on harmful values; ``docs/models.md`` defines each model for tables with harmless ones."""
 
     harmless: tuple[str, ...] | None = Field(default=None, description="values that may have any frequency")
 
     @model_validator(mode="after")
     def _of_one_attribute(self) -> Self:
         if self.harmless and len(self.attributes) > 1:
-            raise ValueError("joint values have no names: leave out harmless, or name one attribute")
+            raise ValueError("harmless cannot name joint values: leave it out, or name one attribute")
         return self
 
     @property
     def knows_values(self) -> bool:
-        """Harmless values are given by their names."""
         return bool(self.harmless) or self.relative_to_whole
 
     @property
@@ -334,7 +329,7 @@ class DisclosureModel(ValueModel):
         return None if self.knows_values else self.bounds
 
     def find_harmful(self, whole: Whole) -> BoolArray:
-        """Return (n_values,) whether each value is harmful; without their names, all are. A missing one always is."""
+        """Return (n_values,) whether each value is harmful: missing ones always, and all if their names are unknown."""
         if not self.harmless or whole.taxonomy is None:
             return np.ones(len(self.values_of(whole)), dtype=np.bool_)
         return _find_harmful(whole.taxonomy.leaf_labels, whole.taxonomy.missing, self.harmless)
@@ -345,13 +340,12 @@ class DisclosureModel(ValueModel):
         return replace(classes, counts=counts[:, self.find_harmful(whole)]) if self.harmless else classes
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether the harmful values of each class stay under the curve."""
-        return (
-            super().holds(classes, whole) if self.bounds is None else self.bounds.judge(self.harmful_of(classes, whole))
-        )
+        """Return (n_classes,) whether the harmful values of each class satisfy the curve."""
+        bounds = self.bounds
+        return super().holds(classes, whole) if bounds is None else bounds.judge(self.harmful_of(classes, whole))
 
     def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether rounded distributions hold; with harmless values, all shares rise by a margin."""
+        """Return (n_classes,) whether rounded distributions surely hold; harmful shares are raised by a margin."""
         if not self.harmless or self.bounded_by is not None:
             return super().holds_surely(shares, whole)
         classes = ClassHistograms.of_shares(shares)
@@ -360,7 +354,7 @@ class DisclosureModel(ValueModel):
 
 
 def margin_of(shares: FloatArray) -> int:
-    """Return the counts by which a distribution given as shares may be off: one for each value, and the rounding."""
+    """Return the largest error of the counts that represent shares: one per value, plus the rounding of the shares."""
     return int(SHARE_MARGIN * SHARE_UNITS + shares.shape[1])
 
 
@@ -375,31 +369,30 @@ class PopulationModel(PrivacyModel):
 
     sees = "population"
 
-    population: str = Field(description="path of the table of all people an adversary may look through")
+    population: str = Field(description="path of the table of all people whom an adversary may consider")
 
     def people_of(self, classes: ClassHistograms) -> IntArray:
-        """Return (n_classes,) the population under each label, which the caller must have counted."""
+        """Return (n_classes,) the population under each label, which the caller must provide."""
         if classes.population is None:
             raise TypeError(f"{self.subject} needs the population under each class; it was not counted")
         return classes.population
 
     def people_in_all(self, whole: Whole) -> int:
-        """Return the size of the whole population."""
         if whole.population is None:
             raise TypeError(f"{self.subject} needs the size of the population; it was not counted")
         return whole.population
 
     def promises_nothing(self, whole: Whole) -> bool:
-        """Whether labels that fit one person, or nearly everybody, meet the requirement."""
+        """Whether labels that fit one person, or an enormous number of people, satisfy the model."""
         people = np.array([1, 1 << 40], dtype=np.int64)
         return bool(self.holds(ClassHistograms(np.ones(2, dtype=np.int64), population=people), whole).all())
 
 
 class TableModel(PrivacyModel):
-    """A requirement on all classes together: on the sizes that the classes of a release have.
+    """A requirement on the sizes of all classes of a release together.
 
-    Judged class by class it asks of each what is asked of all of them, so classes that hold one by one hold together,
-    and every method can serve it. Methods that look at all classes need less (docs/adr/0005-models.md).
+    Judged class by class, it requires of each class what it requires of all. This is sufficient, so every method can
+    serve it; methods that see all classes together can satisfy it with less (docs/adr/0005-models.md).
     """
 
     sees = "sizes"
@@ -407,34 +400,32 @@ class TableModel(PrivacyModel):
 
     @property
     def enough(self) -> int:
-        """Records per class with which any number of classes holds: no record of a class of two is unique."""
+        """A class size that is sufficient whatever the other classes: no record of a class of two is unique."""
         return 2
 
     @property
     def curve(self) -> Curve:
-        """A class by itself holds if it is large enough."""
         return Curve(records=self.enough)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
-        """Return (n_classes,) the share of each class by itself."""
+        """Return (n_classes,) the share of unique records in each class by itself."""
         shares: FloatArray = np.where(classes.sizes == 1, 1.0, np.where(classes.sizes == 0, np.inf, 0.0))
         return shares
 
     @abstractmethod
     def holds_together(self, sizes: IntArray) -> bool:
-        """Whether a table whose classes have these sizes, each at least 1, meets the requirement."""
+        """Whether a table whose classes have these sizes, each at least 1, satisfies the model."""
 
     @abstractmethod
     def reach_together(self, sizes: IntArray) -> float:
-        """Return the share that such a table has."""
+        """Return the share that the table with these class sizes reaches."""
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """A single record is always unique."""
-        return "the table has one record only, and it is unique"
+        return "the table has only one record, which is unique"
 
 
 def number(value: float) -> str:
-    """Return the number as a person would write it.
+    """Write a number without trailing zeros.
 
     >>> number(4.0), number(0.25)
     ('4', '0.25')
@@ -443,7 +434,7 @@ def number(value: float) -> str:
 
 
 def round_down(value: float, digits: int) -> str:
-    """Return the value with at most *digits* decimals, never more than it is.
+    """Round down to at most *digits* decimals.
 
     >>> round_down(10.579, 2)
     '10.57'
@@ -452,7 +443,7 @@ def round_down(value: float, digits: int) -> str:
 
 
 def round_up(value: float, digits: int) -> str:
-    """Return the value with at most *digits* decimals, never less than it is.
+    """Round up to at most *digits* decimals.
 
     >>> round_up(0.12341, 4), round_up(0.5, 4)
     ('0.1235', '0.5')

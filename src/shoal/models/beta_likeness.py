@@ -1,4 +1,4 @@
-"""beta-likeness: no value becomes much more likely by looking somebody up."""
+"""beta-likeness: looking up a person makes no value much more likely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BetaLikeness(DisclosureModel):
 
     Cao and Karras, "Publishing microdata with a robust privacy guarantee", PVLDB 5(11), 2012. With p the
     share in a class and q in the table, (p - q) / q <= beta for every value with p > q; in the enhanced form
-    (p - q) / q <= min(beta, -ln q), so that common values cannot become certain. The logarithm alone is
+    (p - q) / q <= min(beta, -ln q), which keeps common values from becoming certain. Only the logarithm is
     compared in floating point, with a tolerance that refuses.
 
     >>> classes = ClassHistograms.of([[3, 1], [1, 3]])
@@ -28,8 +28,8 @@ class BetaLikeness(DisclosureModel):
 
     name = "beta-likeness"
     title = "no sensitive value is more than 1 + beta times as frequent in a class as in the table"
-    explanation = "No value becomes more than 1 + beta times as likely by looking somebody up, rare values included."
-    example = "With beta = 1 a disease that one in a hundred has is believed of nobody with more than two in a hundred."
+    explanation = "Looking up a person makes no value, not even a rare one, more than 1 + beta times as likely."
+    example = "With beta = 1, a disease with a prevalence of 1 % has a probability of at most 2 % for every person."
     usual: ClassVar = {"beta": 2}
     weaknesses = f"It bounds how much more likely a value becomes, not how much less likely. {PRESENCE}"
     achieved_is = "at most"
@@ -40,11 +40,11 @@ class BetaLikeness(DisclosureModel):
     enhanced: bool = Field(default=False, description="also bound the gain of a value of share q by -ln q")
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether c N <= (1 + beta) C n for every value, exactly."""
+        """Return (n_classes,) whether c N <= (1 + beta) C n for every value, in exact arithmetic."""
         harmful = self.find_harmful(whole)
         counts, whole_counts = self.values_of(classes)[:, harmful], self.values_of(whole)[harmful]
         limit = 1 + fraction(self.beta)
-        # (n_values,) what p / q may be by the logarithm, less than by any error of floating point
+        # (n_values,) the limit of p / q by the logarithm, reduced by more than the rounding error
         surely = (1.0 + np.log(whole.size / np.maximum(whole_counts, 1))) * (1.0 - RATIO_ERROR)
         verdict = classes.sizes > 0
         for rows in row_blocks(counts):
@@ -56,7 +56,7 @@ class BetaLikeness(DisclosureModel):
         return verdict
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
-        """Return (n_classes,) the largest (p - q) / q, 0 where no share grows, enhanced or not."""
+        """Return (n_classes,) the largest (p - q) / q, 0 if no share grows, enhanced or not."""
         harmful = self.find_harmful(whole)
         given = self.values_of(classes)[:, harmful], classes.sizes, self.values_of(whole)[harmful], whole.size
         inside, outside = extreme_products(*given, grown=True)

@@ -1,4 +1,4 @@
-"""Column frequency: buckets of at least k records, and values of a part that at least k records have."""
+"""Column frequency: buckets of at least k records, and quasi values of each part that occur at least k times."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 class ColumnFrequency(PrivacyModel):
     """Every bucket has at least k records, and every combination of quasi values within a part occurs k times.
 
-    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), section 4.2, where it comes from column generalization. It is no
-    k-anonymity: all quasi values of a person together may still fit that person's record only. The classes that it is
-    asked about are buckets, and the records that share a part's quasi values.
+    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), section 4.2, where column generalization provides it. It does not
+    imply k-anonymity: a person's quasi values together may fit only that person's record. The classes passed to it are
+    buckets, and groups of records that share a part's quasi values.
 
     >>> groups = ClassHistograms.of([[3, 1], [2, 0]])
     >>> ColumnFrequency(k=3).holds(groups, Whole.of([5, 1]))
@@ -25,13 +25,13 @@ class ColumnFrequency(PrivacyModel):
     name = "column-frequency"
     title = "every bucket has at least k records, and each combination of quasi values within a part occurs k times"
     explanation = (
-        "For slicing: every bucket has at least k records, and no combination of a part's quasi values is rarer."
+        "For slicing: every bucket has at least k records, and so has every combination of a part's quasi values."
     )
-    example = "With k = 10 ten records or more share the bucket, and ten the age and sex, if these two are one part."
+    example = "With k = 10, at least ten records share a bucket, and ten share age and sex if these form one part."
     usual: ClassVar = {"k": 5}
     weaknesses = (
-        "It looks at each part by itself: all quasi values of a person together may fit one record only, so that it "
-        "hides neither who is in the table nor, by itself, what they have."
+        "It treats each part by itself: all quasi values of a person together may fit a single record. By itself it "
+        "therefore hides neither who is in the table nor their sensitive values."
     )
     sees = "sizes"
     achieved_is = "at least"
@@ -46,9 +46,7 @@ class ColumnFrequency(PrivacyModel):
         return self.k
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
-        """Return (n_classes,) whether each group has k records."""
         return classes.sizes >= self.k
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
-        """Return (n_classes,) the sizes."""
         return classes.sizes.astype(float)

@@ -1,4 +1,4 @@
-"""Confidence bounding: nobody may be believed to have a harmful value with more than a given confidence."""
+"""Confidence bounding: an attacker can infer a harmful value only with limited confidence."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ConfidenceBounding(DisclosureModel):
     """No harmful sensitive value has more than the share *most* of a class.
 
     Wang, Fung and Yu, "Handicapping attacker's confidence: an alternative to k-anonymization", Knowledge and
-    Information Systems 11(3), 2007, with one bound for all harmful values. With a *separator* values are
-    sets of items: a record counts for each item of its value, and the share of every harmful item is bounded.
+    Information Systems 11(3), 2007, with one bound for all harmful values. With a *separator*, values are
+    sets of items, and the share of records with each harmful item is bounded.
 
     >>> model = ConfidenceBounding(most=0.25)
     >>> model.holds(ClassHistograms.of([[1, 1, 1, 1], [2, 1, 1, 1]]), Whole.of([3, 2, 2, 2]))
@@ -30,10 +30,10 @@ class ConfidenceBounding(DisclosureModel):
 
     name = "confidence-bounding"
     title = "no harmful sensitive value has more than the share most of a class"
-    explanation = "Nobody is believed to have a value that could harm them with more than a given confidence."
+    explanation = "No attacker can infer a person's harmful value with more than a given confidence."
     example = "With most = 0.2 and 'none' harmless, at most a fifth of a class has any one disease."
     usual: ClassVar = {"most": 0.5}
-    weaknesses = "Values that the policy does not call harmful are not bounded at all."
+    weaknesses = "Values that the policy lists as harmless are not bounded at all."
     achieved_is = "at most"
     judges_beliefs = True
     bounded_by = "most"
@@ -47,7 +47,7 @@ class ConfidenceBounding(DisclosureModel):
     @model_validator(mode="after")
     def _separate_one_attribute(self) -> Self:
         if len(self.attributes) > 1 and self.separator is not None:
-            raise ValueError("joint values have no items: leave out separator, or name one attribute")
+            raise ValueError("joint values cannot be separated into items: leave out separator, or name one attribute")
         return self
 
     @property
@@ -56,11 +56,10 @@ class ConfidenceBounding(DisclosureModel):
 
     @property
     def bounds(self) -> Curve:
-        """A limit on the most frequent value."""
         return Curve((fraction(self.most),))
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether c <= most n for every harmful value or item, exactly."""
+        """Return (n_classes,) whether c <= most n for every harmful value or item, in exact arithmetic."""
         return at_most(self._largest(classes, whole), fraction(self.most), classes.sizes) & (classes.sizes > 0)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
@@ -68,15 +67,13 @@ class ConfidenceBounding(DisclosureModel):
         return quotient(self._largest(classes, whole), classes.sizes, if_zero=math.inf)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Say which share the most frequent harmful value has."""
         what = "value" if self.separator is None else "item"
         return (
             f"most = {number(self.most)} but the most frequent harmful {what} has a share of {round_up(reached, 4)} "
-            "of the whole table; ask for at least that, or list under 'harmless' what may be known"
+            "of the whole table; ask for at least that, or list under 'harmless' the values that may be inferred"
         )
 
     def promises_nothing(self, whole: Whole) -> bool:  # noqa: ARG002
-        """Whether a class may have nothing but one harmful value."""
         return self.most >= 1
 
     def _largest(self, classes: ClassHistograms, whole: Whole) -> IntArray:
@@ -105,7 +102,7 @@ class _Harmful(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _harmful(labels: tuple[str, ...], missing: int | None, harmless: frozenset[str], separator: str | None) -> _Harmful:
-    """Look into the values; a missing one could be anything, and counts as an item. Spellings of an item are one."""
+    """Find the harmful items of all values. A missing value counts as an item; case variants count as one item."""
     values_of: dict[str | None, list[int]] = {}
     for value, label in enumerate(labels):
         parts = [label] if separator is None else [part for part in label.split(separator) if part.strip()]

@@ -16,8 +16,8 @@ from shoal.models.exact import distinct_values, largest_sums
 class DistinctLDiversity(DisclosureModel):
     """Every class has at least l different sensitive values.
 
-    Machanavajjhala et al., "l-diversity: privacy beyond k-anonymity", TKDD 1(1), 2007; named there as the
-    simplest reading of "well represented".
+    Machanavajjhala et al., "l-diversity: privacy beyond k-anonymity", TKDD 1(1), 2007, as the simplest
+    interpretation of "well represented".
 
     >>> DistinctLDiversity(l=2).holds(ClassHistograms.of([[9, 1], [3, 0]]), Whole.of([12, 1]))
     array([ True, False])
@@ -25,11 +25,11 @@ class DistinctLDiversity(DisclosureModel):
 
     name = "distinct-l-diversity"
     title = "every class has at least l different sensitive values"
-    explanation = "Every class has at least l different sensitive values, so that none is given away outright."
-    example = "With l = 3 three diagnoses are possible for everybody, however unlikely two of them are."
+    explanation = "Every class has at least l different sensitive values: a class alone discloses no value."
+    example = "With l = 3, every person may have one of three diagnoses, however unlikely two of them are."
     usual: ClassVar = {"l": 3}
     weaknesses = (
-        "It counts values, not how often they occur: one of them may have nearly all records of a class. " + RULED_OUT
+        "It counts values, not their frequencies: one value may have nearly all records of a class. " + RULED_OUT
     )
     achieved_is = "at least"
     judges_beliefs = True
@@ -38,23 +38,22 @@ class DistinctLDiversity(DisclosureModel):
 
     @property
     def bounds(self) -> Curve:
-        """Only the number of different values counts."""
         return Curve(distinct=self.l)
 
     def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether l values have a share: however small it is, rounding does not make one."""
+        """Return (n_classes,) whether l values have a positive share, which rounding cannot create."""
         return self.holds(ClassHistograms.of_shares(shares), whole)
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether l values occur, or harmless ones only."""
+        """Return (n_classes,) whether l values occur, or only harmless ones."""
         return np.asarray(self.reach(classes, whole) >= self.l)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
-        """Return (n_classes,) how many values occur; the table's records if all of them are harmless."""
+        """Return (n_classes,) the number of values; the number of records of the table if all are harmless."""
         counts = self.values_of(classes)
         if not self.harmless:
             return distinct_values(counts).astype(float)
-        # people may have several values: as many are sure as it takes to give everybody one
+        # people may have several values: the smallest number of values that can give each person one
         sure = 1.0 + (largest_sums(counts, counts.shape[1]) < classes.sizes[:, np.newaxis]).sum(axis=1)
         some = counts[:, self.find_harmful(whole)].any(axis=1)
         return np.where(classes.sizes > 0, np.where(some, sure, whole.size), 0.0)

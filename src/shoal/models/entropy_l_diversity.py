@@ -22,7 +22,7 @@ from shoal.models.base import (
 )
 from shoal.models.exact import at_most, distinct_values, fraction, largest_counts, quotient, row_blocks
 
-LARGEST_SETTLED = 5000  # records of a class, after division by the common divisor of its counts
+LARGEST_EXACT = 5000  # records of a class after dividing its counts by their common divisor
 
 
 class EntropyLDiversity(DisclosureModel):
@@ -31,8 +31,8 @@ class EntropyLDiversity(DisclosureModel):
     Machanavajjhala et al., "l-diversity: privacy beyond k-anonymity", TKDD 1(1), 2007, Definition 4.1.
     With harmless values, it bounds the mean of -ln p over the records with harmful ones (docs/models.md).
 
-    Floating point decides only where its error bound permits. Other classes are settled by integers, and
-    refused where these would be too large.
+    Floating point decides only outside its error bound. Other classes are decided by integers, and refused if these
+    would be too large.
 
     >>> classes = ClassHistograms.of([[2, 2, 2], [4, 1, 1]])
     >>> EntropyLDiversity(l=3).holds(classes, Whole.of([6, 3, 3]))
@@ -41,7 +41,7 @@ class EntropyLDiversity(DisclosureModel):
 
     name = "entropy-l-diversity"
     title = "the sensitive values of every class are as uncertain as l equally frequent ones"
-    explanation = "The sensitive values of a class are, taken together, as uncertain as l equally frequent ones."
+    explanation = "The sensitive values of a class are, taken together, as uncertain as l equally frequent values."
     example = "With l = 3, the class reveals no more than if three diagnoses were equally likely."
     usual: ClassVar = {"l": 2}
     weaknesses = f"It bounds uncertainty as a whole, not the share of each value. {SKEWNESS}"
@@ -52,7 +52,7 @@ class EntropyLDiversity(DisclosureModel):
 
     @property
     def smallest_class(self) -> int:
-        """Records of n have at most n different values, and these an exp(entropy) of n at most."""
+        """n records have at most n different values, whose exp(entropy) is at most n."""
         return 1 if self.harmless else math.ceil(fraction(self.l))
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
@@ -65,18 +65,18 @@ class EntropyLDiversity(DisclosureModel):
         size = np.maximum(sizes, 1).astype(np.float64)
         log_size, log_l = np.log(size), math.log(self.l)
         margin = harmful * (log_size - log_l) - _sum_of_logs(counts)
-        # A logarithm is off by at most 4 units in the last place, and a sum of m terms loses at most m more.
+        # A logarithm has an error of at most 4 units in the last place, and a sum of m terms adds at most m.
         bound = (n_values + 16) * 2.0**-52 * harmful * (log_size + log_l + 1)
         verdict = margin > bound
         largest = largest_counts(counts)
         uniform = largest * distinct_values(counts) == harmful
         verdict[uniform] = at_most(largest, 1 / fraction(self.l), sizes)[uniform]
         in_doubt = np.flatnonzero((np.abs(margin) <= bound) & ~uniform)
-        verdict[in_doubt] = _settle(counts[in_doubt], sizes[in_doubt], fraction(self.l))
+        verdict[in_doubt] = _decide_exactly(counts[in_doubt], sizes[in_doubt], fraction(self.l))
         return np.asarray(verdict & (sizes > 0), dtype=np.bool_)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
-        """Return (n_classes,) exp(entropy); the table's records if all values are harmless."""
+        """Return (n_classes,) exp(entropy); the number of records of the table if all values are harmless."""
         counts, sizes = self._count_harmful(classes, whole), classes.sizes
         largest, harmful = largest_counts(counts), counts.sum(axis=1)
         mean = np.exp(np.log(np.maximum(sizes, 1)) - _sum_of_logs(counts) / np.maximum(harmful, 1))
@@ -85,7 +85,7 @@ class EntropyLDiversity(DisclosureModel):
         return np.where(sizes > 0, reached, 0.0)
 
     def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether rounded distributions hold, harmful shares at the worse end of the margin."""
+        """Return (n_classes,) whether rounded distributions surely hold, with harmful shares at the worse end."""
         if not self.harmless:
             return super().holds_surely(shares, whole)
         classes, margin = ClassHistograms.of_shares(shares[:, self.find_harmful(whole)]), margin_of(shares)
@@ -95,7 +95,7 @@ class EntropyLDiversity(DisclosureModel):
         return self._judge(worse, sizes)
 
     def _count_harmful(self, classes: ClassHistograms, whole: Whole) -> IntArray:
-        """Return (n_classes, n_harmful) counts; of classes in which people have several values, the largest only."""
+        """Return (n_classes, n_harmful) counts; if people have several values, only the largest count of each class."""
         counts = self.values_of(self.harmful_of(classes, whole))
         several = self.values_of(classes).sum(axis=1) > classes.sizes
         return np.where(several[:, np.newaxis] & (counts < largest_counts(counts)[:, np.newaxis]), 0, counts)
@@ -113,11 +113,11 @@ def _sum_of_logs(counts: IntArray) -> FloatArray:
     return result
 
 
-def _settle(counts: IntArray, sizes: IntArray, l: Fraction) -> BoolArray:
+def _decide_exactly(counts: IntArray, sizes: IntArray, l: Fraction) -> BoolArray:
     """Return (n_classes,) whether n^h >= l^h prod c^c with h = sum c, in integers; False if they would be too large.
 
-    Entropy depends on shares only, so counts are divided by their common divisor, and classes with the same
-    shares are settled once.
+    Entropy depends on shares only: counts are divided by their common divisor, and classes with equal shares are
+    decided once.
     """
     if not len(counts):
         return np.zeros(0, dtype=np.bool_)
@@ -130,7 +130,7 @@ def _settle(counts: IntArray, sizes: IntArray, l: Fraction) -> BoolArray:
 
 def _as_diverse(counts: list[int], n: int, l: Fraction) -> bool:
     harmful = sum(counts)
-    if not 0 < n <= LARGEST_SETTLED:
+    if not 0 < n <= LARGEST_EXACT:
         return False
     product = math.prod(count**count for count in counts)
     return bool((n * l.denominator) ** harmful >= l.numerator**harmful * product)

@@ -1,8 +1,7 @@
-"""Comparisons of counts that rounding cannot change.
+"""Exact comparisons of counts and shares.
 
-Requirements on shares are compared as products of integers. Products that could leave 64 bits are taken with
-Python's integers instead: slower, never wrong. With c of n records in a class and C of N in the whole table, the
-shares of a value compare as c N to C n.
+Shares are compared as products of integers; products that could exceed 64 bits use Python's integers. If a value has c
+of n records in a class and C of N in the whole table, its shares compare as c N to C n.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 
-RATIO_ERROR = 2.0**-49  # relative: more than the few roundings of 2**-53 between a ratio and its true value
+RATIO_ERROR = 2.0**-49  # relative; above the sum of the few rounding errors of 2**-53 in a ratio
 _INT64_LIMIT = 2**63 - 1
 _BLOCK_ELEMENTS = 2**17  # 1 MiB of counts: the temporaries of a block stay in the processor's cache
 
 
 @cache
 def fraction(number: float) -> Fraction:
-    """Return the number as it is written in decimals, not as binary floating point stores it.
+    """Return the exact decimal value that the number prints as, not the value of its binary representation.
 
     >>> fraction(0.1)
     Fraction(1, 10)
@@ -74,7 +73,7 @@ def quotient(numerator: NDArray[Any], denominator: NDArray[Any], *, if_zero: flo
 
 
 def row_blocks(table: NDArray[Any]) -> Iterator[slice]:
-    """Cut the rows of a table into pieces whose temporaries stay small."""
+    """Split the rows of a table into blocks whose temporaries stay small."""
     n_rows, n_columns = table.shape
     step = max(1, _BLOCK_ELEMENTS // max(1, n_columns))
     for start in range(0, n_rows, step):
@@ -82,7 +81,7 @@ def row_blocks(table: NDArray[Any]) -> Iterator[slice]:
 
 
 def largest_sums(counts: IntArray, how_many: int) -> IntArray:
-    """Return (n_classes, min(how_many, n_values)) records of the 1, 2, 3, ... most frequent values.
+    """Return (n_classes, min(how_many, n_values)) total records of the 1, 2, 3, ... most frequent values.
 
     >>> largest_sums(np.array([[1, 5, 0, 3]]), 3)
     array([[5, 8, 9]])
@@ -91,7 +90,7 @@ def largest_sums(counts: IntArray, how_many: int) -> IntArray:
     width = min(how_many, n_values)
     if width == 1:
         return largest_counts(counts)[:, np.newaxis]
-    result = np.zeros((width, n_classes), dtype=np.int64)  # transposed: its readers go through k, not classes
+    result = np.zeros((width, n_classes), dtype=np.int64)  # transposed, because callers iterate over k
     if width == 0:
         return result.T
     narrow = np.int32 if peak(counts) < 2**31 else np.int64  # half the bytes sort in half the time
@@ -114,7 +113,7 @@ def largest_counts(counts: IntArray) -> IntArray:
 
 
 def distinct_values(counts: IntArray) -> IntArray:
-    """Return (n_classes,) how many values occur.
+    """Return (n_classes,) the number of values that occur.
 
     >>> distinct_values(np.array([[1, 5, 0, 3]]))
     array([3])
@@ -123,18 +122,18 @@ def distinct_values(counts: IntArray) -> IntArray:
 
 
 class Products(NamedTuple):
-    """c N and C n: the share in the class is to that in the table as *inside* to *outside*."""
+    """c N and C n: the shares in class and table have the ratio *inside* to *outside*."""
 
     inside: NDArray[Any]
     outside: NDArray[Any]
 
     def ratio(self) -> FloatArray:
-        """Return p / q of one value of each class: exactly 1 for equal shares, infinite if q is 0."""
+        """Return (n_classes,) p / q: exactly 1 for equal shares, infinite if q is 0."""
         return quotient(self.inside, self.outside, if_zero=math.inf)
 
 
 def products(counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int) -> Products:
-    """Return c N and C n exactly, for arrays of shapes that fit each other."""
+    """Return c N and C n exactly, for arrays that broadcast."""
     largest = max(peak(counts) * whole_size, peak(whole_counts) * peak(sizes), whole_size)
     inside = integers(counts, largest) * whole_size
     return Products(inside, integers(sizes, largest) * integers(whole_counts, largest))
@@ -143,7 +142,7 @@ def products(counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_si
 def extreme_products(
     counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int, *, grown: bool
 ) -> Products:
-    """Return c N and C n for the value of each class whose share grew most or, of the table's values, fell most.
+    """Return c N and C n of each class for the value whose share grew most or, if not *grown*, fell most.
 
     >>> given = np.array([[3, 1]]), np.array([4]), np.array([4, 4]), 8
     >>> extreme_products(*given, grown=True).ratio(), extreme_products(*given, grown=False).ratio()
@@ -153,7 +152,7 @@ def extreme_products(
         same = np.ones(len(sizes), dtype=np.int64)
         return Products(same, same)
     absent = np.flatnonzero(whole_counts == 0)
-    # a value that the class has and the table lacks outweighs everything
+    # a value that occurs in the class but not in the table has grown most
     weights = np.where(whole_counts > 0, 1.0 / np.maximum(whole_counts, 1), 1e300)
     place = np.zeros(len(counts), dtype=np.int64)
     for rows in row_blocks(counts):

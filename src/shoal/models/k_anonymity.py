@@ -23,8 +23,8 @@ class KAnonymity(PrivacyModel):
 
     name = "k-anonymity"
     title = "every record shares its quasi values with at least k - 1 others"
-    explanation = "Nobody can be distinguished from at least k - 1 others by the columns that others may know."
-    example = "With k = 10, somebody who knows a person's quasi values finds at least ten matching records."
+    explanation = "Columns that attackers may know do not distinguish a person from at least k - 1 others."
+    example = "With k = 10, an attacker who knows a person's quasi values finds at least ten matching records."
     usual: ClassVar = {"k": 5}
     weaknesses = SAYS_NOTHING_OF_VALUES
     sees = "sizes"
@@ -37,7 +37,6 @@ class KAnonymity(PrivacyModel):
         return Curve(records=self.k)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
-        """Return (n_classes,) the sizes."""
         return classes.sizes.astype(float)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002

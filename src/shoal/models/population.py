@@ -1,7 +1,7 @@
-"""How many people are unique in a population of which the table is a sample: estimates by three models.
+"""Estimates, by three models, of how many people are unique in a population of which the table is a sample.
 
-Which of them to believe is the rule of Dankar, El Emam, Neisa and Roffey, "Estimating the re-identification risk of
-clinical data sets", BMC Medical Informatics and Decision Making 12:66, 2012.
+The choice among them follows Dankar, El Emam, Neisa and Roffey, "Estimating the re-identification risk of clinical data
+sets", BMC Medical Informatics and Decision Making 12:66, 2012.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from shoal.core.errors import ShoalError, UsageError
 from shoal.core.results import Figures
 
 Estimator = Literal["zayatz", "pitman", "snb"]
-SMALL_FRACTION = 0.1  # up to here the rule takes Pitman's model
-_LOWEST, _HIGHEST = 1e-3, 1 - 1e-6  # of Pitman's alpha: at its edges there is no solution
+SMALL_FRACTION = 0.1  # up to this sampling fraction the rule uses Pitman's model
+_LOWEST, _HIGHEST = 1e-3, 1 - 1e-6  # bounds of Pitman's alpha, which must be between 0 and 1
 _LARGEST_THETA = 1e10
-_ALPHAS = 48  # values of alpha between which the likelihood's top is looked for
-_BETAS = 400  # values of beta between which a solution is looked for
+_ALPHAS = 48  # grid of alphas on which maxima of the likelihood are bracketed
+_BETAS = 400  # grid of betas on which solutions are bracketed
 _TOLERANCE = 1e-6  # of both equations of the slide model, relative
 
 
 class NoEstimateError(ShoalError):
-    """A model has no solution for this sample; the message says why."""
+    """A model has no solution for this sample."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spectrum:
-    """What all estimators look at: the sizes of classes that a sample has, ascending, and how many have each."""
+    """The distinct class sizes of a sample, ascending, and the number of classes of each size."""
 
     sizes: IntArray
     classes: IntArray
@@ -40,7 +40,6 @@ class Spectrum:
 
     @classmethod
     def of(cls, sizes: IntArray, fraction: float) -> Spectrum:
-        """Count the classes of each size."""
         distinct, classes = np.unique(sizes, return_counts=True)
         return cls(distinct.astype(np.int64), classes.astype(np.int64), fraction)
 
@@ -62,7 +61,7 @@ class Spectrum:
 
 @dataclass(frozen=True, slots=True)
 class Estimate(Figures):
-    """What one model says, or why it says nothing."""
+    """One model's estimate, or the reason why it has none."""
 
     model: Estimator
     population_uniques: float | None  # people who are unique in the population
@@ -71,7 +70,7 @@ class Estimate(Figures):
 
 @dataclass(frozen=True, slots=True)
 class PopulationUniqueness(Figures):
-    """Estimates of how many people are unique in the population, and the one that the rule of Dankar et al. takes."""
+    """Estimates of how many people are unique in the population, and the one chosen by the rule of Dankar et al."""
 
     fraction: float
     sample: int  # people of the table
@@ -91,12 +90,12 @@ class PopulationUniqueness(Figures):
 
     @property
     def expected_in_sample(self) -> float:
-        """Records of the table that are unique in the population as well: whoever matches them is right."""
+        """The expected number of records that are unique in the population: an attacker's match of them is correct."""
         return min(self.uniques * self.fraction, float(self.sample_uniques))
 
     @property
     def spread(self) -> float | None:
-        """The largest estimate over the smallest; None if fewer than two models answer, or one says none."""
+        """The ratio of the largest to the smallest estimate; None if there are fewer than two or one is 0."""
         found = [one.population_uniques for one in self.estimates if one.population_uniques is not None]
         return max(found) / min(found) if len(found) > 1 and min(found) > 0 else None
 
@@ -117,10 +116,10 @@ class PopulationUniqueness(Figures):
 
 
 def estimate_uniqueness(sizes: IntArray, fraction: float) -> PopulationUniqueness:
-    """Estimate from the sizes of the sample's classes how many people of the population are alone with their values.
+    """Estimate from the sizes of the sample's classes how many people are unique in the population.
 
-    The sample is taken for a simple random one, *fraction* of the population. A model without a solution says so
-    and is not chosen; Zayatz's always has one.
+    The sample is assumed to be a simple random one, *fraction* of the population. A model without a solution is not
+    chosen; Zayatz's always has one.
 
     >>> sizes = np.repeat([1, 2, 3, 4], [60, 20, 8, 4])
     >>> found = estimate_uniqueness(sizes, 0.2)
@@ -139,9 +138,8 @@ def estimate_uniqueness(sizes: IntArray, fraction: float) -> PopulationUniquenes
 
 
 def check_fraction(fraction: float) -> None:
-    """Raise unless this is a share of a population that a sample can be."""
     if not 0 < fraction <= 1:
-        raise UsageError(f"the sample's fraction of the population is above 0 and at most 1; received {fraction}")
+        raise UsageError(f"the sample's fraction of the population must be above 0 and at most 1; received {fraction}")
 
 
 def _estimate(name: Estimator, model: Callable[[Spectrum], float], spectrum: Spectrum) -> Estimate:
@@ -159,7 +157,7 @@ def _estimate(name: Estimator, model: Callable[[Spectrum], float], spectrum: Spe
 
 
 def _choose(fraction: float, estimates: dict[Estimator, Estimate]) -> tuple[Estimator, str]:
-    """Return the model to believe, and why."""
+    """Return the model to use, and why."""
     pitmans, slide, plain = (estimates[name].population_uniques for name in ("pitman", "snb", "zayatz"))
     if fraction <= SMALL_FRACTION:
         if pitmans is not None:
@@ -173,11 +171,11 @@ def _choose(fraction: float, estimates: dict[Estimator, Estimate]) -> tuple[Esti
 
 
 def estimate_zayatz(sample: Spectrum) -> float:
-    """Return the people who are unique in the population, its classes being as large as the sample's, share by share.
+    """Return the people who are unique in the population, if its class sizes are distributed as the sample's.
 
     Zayatz, "Estimation of the percent of unique population elements on a microdata file using the sample", US Bureau
-    of the Census, 1991: the chance that a class of one in the sample is one of one in the population, by Bayes' rule.
-    Sampling without replacement: a class of j people shows exactly one with probability
+    of the Census, 1991: by Bayes' rule the probability that a class of one in the sample is a class of one in
+    the population. Under sampling without replacement, exactly one of a class of j people is drawn with probability
     (n / N) j (N - n)(N - n - 1)...(N - n - j + 2) / ((N - 1)(N - 2)...(N - j + 1)).
     """
     n, population = sample.n, sample.population
@@ -187,16 +185,16 @@ def estimate_zayatz(sample: Spectrum) -> float:
     others_missed = np.exp(np.concatenate([[0.0], np.cumsum(missed)]))[sample.sizes - 1]
     shows_one = sample.sizes * others_missed * n / population
     weight = sample.classes * shows_one
-    right = float(weight[0] / weight.sum())  # the first size is 1: without such classes nobody asks
+    right = float(weight[0] / weight.sum())  # the first size is 1: the caller has checked
     return sample.times(1) * right * population / n
 
 
 def estimate_pitman(sample: Spectrum) -> float:
-    """Return the people expected to be unique in the population under the parameters that make the sample likeliest.
+    """Return the expected number of people who are unique in the population, by maximum likelihood.
 
     Hoshino, "Applying Pitman's sampling formula to microdata disclosure risk assessment", J. Official Statistics 17,
-    2001. The expectation is exact, N (theta + alpha)...(theta + alpha + N - 2) / ((theta + 1)...(theta + N - 1)), where
-    he and others take its limit for large populations.
+    2001. The expectation N (theta + alpha)...(theta + alpha + N - 2) / ((theta + 1)...(theta + N - 1)) is exact; he
+    and others use its limit for large populations.
     """
     from scipy.special import poch
 
@@ -208,17 +206,17 @@ def estimate_pitman(sample: Spectrum) -> float:
 
 
 class PitmanParameters(NamedTuple):
-    """The likeliest parameters, 0 < alpha < 1 and theta > -alpha."""
+    """0 < alpha < 1 and theta > -alpha."""
 
     alpha: float
     theta: float
 
 
 def fit_pitman(sample: Spectrum) -> PitmanParameters:
-    """Return the parameters that make the sample likeliest; raise if none within the model's limits do.
+    """Return the maximum-likelihood parameters; raise if there are none within the model's limits.
 
-    For every alpha there is one likeliest theta; along these, alpha is where the likelihood stops rising. Should it
-    stop at several places, no answer is better than one of them.
+    Every alpha has one likeliest theta. The profile likelihood is maximized over alpha; several maxima are refused,
+    because the choice among them would be arbitrary.
     """
     from scipy.special import digamma
 
@@ -230,7 +228,7 @@ def fit_pitman(sample: Spectrum) -> PitmanParameters:
     def open_classes(theta: float, alpha: float) -> float:  # the sum of 1 / (theta + i alpha) over classes, i from 1
         return float(digamma(theta / alpha + sample.n_classes) - digamma(theta / alpha + 1)) / alpha
 
-    def find_theta(alpha: float) -> float:  # just above -alpha the likelihood rises, far out it falls
+    def find_theta(alpha: float) -> float:  # the likelihood rises just above -alpha and falls for large thetas
         def slope(logarithm: float) -> float:
             theta = exp(logarithm) - alpha
             return open_classes(theta, alpha) - float(digamma(theta + sample.n) - digamma(theta + 1))
@@ -251,7 +249,7 @@ def fit_pitman(sample: Spectrum) -> PitmanParameters:
     if not tops:
         raise NoEstimateError("Pitman's model has no likeliest parameters with alpha between 0 and 1")
     if len(tops) > 1:
-        raise NoEstimateError("the likelihood of Pitman's model has several tops for this sample")
+        raise NoEstimateError("the likelihood of Pitman's model has several maxima for this sample")
     alpha = _find_root(slope_along, alphas[tops[0]], alphas[tops[0] + 1])
     return PitmanParameters(alpha, find_theta(alpha))
 
@@ -260,16 +258,16 @@ def estimate_slide(sample: Spectrum) -> float:
     """Return the people who are unique in the population: K beta ** alpha, K being the population's classes.
 
     Chen and Keller-McNulty, "Estimation of identification disclosure risk in microdata", J. Official Statistics 14,
-    1998, the slide negative binomial model: a class has one person, and a negative binomial number of others. K is
-    estimated as Haas and Stokes modified Shlosser's estimator (JASA 93, 1998); alpha and beta are such that the sample
-    is expected to have the classes of one and of two people that it has.
+    1998, the slide negative binomial model: a class has one person and a negative binomial number of others. K is
+    estimated by Shlosser's estimator as modified by Haas and Stokes (JASA 93, 1998). With alpha and beta, the expected
+    numbers of classes of one and of two people are those of the sample.
     """
     found = fit_slide(sample)
     return found.classes * exp(found.alpha * log(found.beta))
 
 
 class SlideParameters(NamedTuple):
-    """The population's classes, and alpha > 0 and 0 < beta < 1 of the number of others in a class."""
+    """The population's classes, and alpha > 0 and 0 < beta < 1 of the negative binomial distribution."""
 
     classes: float
     alpha: float
@@ -288,9 +286,9 @@ def count_population_classes(sample: Spectrum) -> float:
 def fit_slide(sample: Spectrum) -> SlideParameters:
     """Solve for alpha and beta; raise if there is no solution.
 
-    The expected classes of two people over those of one rise with alpha, so for every beta one alpha gives the observed
-    ratio; along these the classes of one are compared. Of several solutions the one is taken that makes the population
-    most nearly as large as it is.
+    The ratio of expected classes of two people to those of one rises with alpha, so every beta has one alpha with the
+    observed ratio. Betas are sought at which the classes of one match, too. Of several solutions the one is used whose
+    expected population is closest to the actual one.
     """
     if not sample.times(2):
         raise NoEstimateError("the slide negative binomial model needs classes of two people")
@@ -314,7 +312,7 @@ def fit_slide(sample: Spectrum) -> SlideParameters:
 
 
 class _Equations:
-    """The expected classes of one and of two people in a sample to which everybody comes with the same chance."""
+    """The expected classes of one and of two people in a sample for which all people are equally likely."""
 
     def __init__(self, sample: Spectrum, classes: float) -> None:
         self.classes = classes
@@ -329,29 +327,26 @@ class _Equations:
         return 2 * r * (1 - q) / (linear + root) if linear > 0 else (root - linear) / (2 * q)
 
     def ones(self, alpha: float, beta: float) -> float:
-        """Return the expected classes of one person."""
         q = (1 - self._fraction) * (1 - beta)
         unmet = exp(alpha * (log(beta) - log1p(-q)))
         return self.classes * self._fraction * unmet * (1 + alpha * q / (1 - q))
 
     def twos(self, alpha: float, beta: float) -> float:
-        """Return the expected classes of two people."""
         q = (1 - self._fraction) * (1 - beta)
         unmet = exp(alpha * (log(beta) - log1p(-q))) / (1 - q) ** 2
         return self.classes * self._fraction**2 * alpha * (1 - beta) * unmet * (2 - (1 - alpha) * q) / 2
 
     def surplus(self, beta: float) -> float:
-        """Return expected less observed classes of one person where the ratio is as observed."""
+        """Return expected minus observed classes of one person for the alpha with the observed ratio."""
         return self.ones(self.alpha(beta), beta) - self._ones
 
     def hold(self, found: SlideParameters) -> bool:
-        """Whether both equations hold."""
         ones, twos = self.ones(found.alpha, found.beta), self.twos(found.alpha, found.beta)
         return abs(ones - self._ones) <= _TOLERANCE * self._ones and abs(twos - self._twos) <= _TOLERANCE * self._twos
 
 
 def _find_root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function whose signs at *low* and *high* differ crosses zero, to the last bits."""
+    """Return the root between *low* and *high*, at which the signs differ, to the last bits."""
     from scipy.optimize import brentq
 
     return float(brentq(function, low, high, xtol=1e-300, rtol=1e-15, maxiter=500))

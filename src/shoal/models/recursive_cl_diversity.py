@@ -15,7 +15,7 @@ from shoal.models.exact import at_most, fraction, largest_counts, largest_sums, 
 
 
 class RecursiveCLDiversity(DisclosureModel):
-    """The most frequent value of a class has fewer than c times the records of all but the l - 1 first.
+    """The most frequent value has fewer than c times the records of all values but the l - 1 most frequent.
 
     Machanavajjhala et al., "l-diversity: privacy beyond k-anonymity", TKDD 1(1), 2007, Definition 4.2: with
     counts r1 >= r2 >= ... >= rm, r1 < c (r_l + ... + r_m), strictly; l = 1 always holds. With harmless values,
@@ -29,10 +29,10 @@ class RecursiveCLDiversity(DisclosureModel):
     name = "recursive-cl-diversity"
     title = "no sensitive value has c times the records of the l-th and rarer values of its class"
     explanation = (
-        "The most frequent value is not too frequent beside the rare ones, also once somebody ruled a few out."
+        "The most frequent value is not too frequent compared with the rare ones, even if a few are ruled out."
     )
     example = (
-        "With c = 2 and l = 3 the most frequent value has less than twice the records of the third and rarer ones."
+        "With c = 2 and l = 3, the most frequent value has fewer than twice the records of the third and rarer ones."
     )
     usual: ClassVar = {"c": 2, "l": 2}
     weaknesses = f"{SIMILARITY} {SKEWNESS}"
@@ -40,15 +40,15 @@ class RecursiveCLDiversity(DisclosureModel):
     judges_beliefs = True
 
     c: float = Field(gt=0, allow_inf_nan=False, description="r1 < c (r_l + ... + r_m)")
-    l: int = Field(ge=1, description="rank from which on the rarer values count")
+    l: int = Field(ge=1, description="rank of the most frequent value that is counted as rare")
 
     @property
     def smallest_class(self) -> int:
-        """All n values different is best: then 1 < c (n - l + 1)."""
+        """The best class has n different values: then 1 < c (n - l + 1)."""
         return 1 if self.l == 1 or self.harmless else self.l + math.floor(1 / fraction(self.c))
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether r1 < c (r_l + ... + r_m), exactly."""
+        """Return (n_classes,) whether r1 < c (r_l + ... + r_m), in exact arithmetic."""
         occupied = classes.sizes > 0
         if self.l == 1:
             return occupied
@@ -61,7 +61,6 @@ class RecursiveCLDiversity(DisclosureModel):
         return np.where((most == 0) & (classes.sizes > 0), 0.0, quotient(most, tail, if_zero=math.inf))
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:
-        """Say that there are too few values, or which c the most frequent one allows."""
         if math.isinf(reached):
             n_values = np.count_nonzero(self.values_of(whole))
             return f"l = {self.l}, but there are only {count_noun(int(n_values), 'value')}; ask for at most {n_values}"
@@ -71,7 +70,7 @@ class RecursiveCLDiversity(DisclosureModel):
         )
 
     def _compare(self, classes: ClassHistograms, whole: Whole) -> tuple[IntArray, IntArray]:
-        """Return (n_classes,) records of the most frequent harmful value, and of the values it is compared with."""
+        """Return (n_classes,) records of the most frequent harmful value, and of the tail r_l + ... + r_m."""
         most = largest_counts(self.values_of(self.harmful_of(classes, whole)))
         # (n_classes, up to l) records of the 0, 1, ..., l - 1 most frequent values
         top = np.pad(largest_sums(self.values_of(classes), self.l - 1), ((0, 0), (1, 0)))

@@ -1,4 +1,4 @@
-"""Sample uniqueness: the share of records that no other record of the table resembles."""
+"""Sample uniqueness: the share of records whose quasi values no other record of the table has."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ class SampleUniqueness(TableModel):
 
     name = "sample-uniqueness"
     title = "at most the share fraction of the records is unique on its quasi values"
-    explanation = "Few published records, or none, are the only one with their combination of quasi values."
-    example = "With fraction = 0.01 at most one record in a hundred is alone with its quasi values."
+    explanation = "Few published records, or none, have a combination of quasi values that no other record has."
+    example = "With fraction = 0.01, at most one record in a hundred is unique on its quasi values."
     usual: ClassVar = {"fraction": 0.01}
     weaknesses = (
-        "The unique records that it allows can be picked out, and classes of two are not counted. "
+        "The unique records that it allows can be singled out, and classes of two are not counted. "
         f"{SAYS_NOTHING_OF_VALUES}"
     )
 
     fraction: float = Field(ge=0, lt=1, description="largest share of records that are unique")
 
     def holds_together(self, sizes: IntArray) -> bool:
-        """Whether unique records / records <= fraction, exactly."""
+        """Whether unique records / records <= fraction, in exact arithmetic."""
         return int(np.count_nonzero(sizes == 1)) <= fraction(self.fraction) * int(sizes.sum())
 
     def reach_together(self, sizes: IntArray) -> float:
-        """Return unique records / records."""
         return int(np.count_nonzero(sizes == 1)) / int(sizes.sum())

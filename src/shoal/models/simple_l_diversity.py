@@ -13,7 +13,7 @@ from shoal.models.exact import fraction, largest_counts, quotient
 
 
 class SimpleLDiversity(DisclosureModel):
-    """No sensitive value has more than 1/l of a class: a guess is right with probability 1/l at most.
+    """No sensitive value has more than 1/l of a class: a guess is right with probability at most 1/l.
 
     Tian and Zhang, "Extending l-diversity for better data anonymization", Definition 1.
 
@@ -23,8 +23,8 @@ class SimpleLDiversity(DisclosureModel):
 
     name = "simple-l-diversity"
     title = "no sensitive value has more than 1/l of a class"
-    explanation = "Whoever guesses somebody's sensitive value is right with a probability of 1/l at most."
-    example = "With l = 4 no diagnosis has more than a quarter of a class."
+    explanation = "A guess at a person's sensitive value is right with a probability of at most 1/l."
+    example = "With l = 4, no diagnosis has more than a quarter of a class."
     usual: ClassVar = {"l": 2}
     weaknesses = f"{RULED_OUT} {SKEWNESS}"
     achieved_is = "at least"
@@ -34,11 +34,10 @@ class SimpleLDiversity(DisclosureModel):
 
     @property
     def bounds(self) -> Curve:
-        """One limit, on the most frequent value."""
         return Curve((1 / fraction(self.l),))
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
-        """Return (n_classes,) n / r1; the table's records if all values are harmless."""
+        """Return (n_classes,) n / r1; the number of records of the table if all values are harmless."""
         largest = largest_counts(self.values_of(self.harmful_of(classes, whole)))
         return np.where(classes.sizes > 0, quotient(classes.sizes, largest, if_zero=whole.size), 0.0)
 

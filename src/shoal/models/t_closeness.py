@@ -1,4 +1,4 @@
-"""t-closeness: the values of a class are distributed nearly as in the whole table."""
+"""t-closeness: the distribution of values in a class is close to that in the whole table."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from shoal.taxonomies.tree import Taxonomy
 
 
 class TCloseness(ValueModel):
-    """The earth mover's distance between the values of a class and those of the table is at most t.
+    """The earth mover's distance between the value distributions of a class and the table is at most t.
 
     Li, Li and Venkatasubramanian, "t-closeness: privacy beyond k-anonymity and l-diversity", ICDE 2007. The
-    table is the published one. Two values are at the distance
+    table is the published one. The distance of two values is
 
     - ``equal``: 1;
     - ``ordered``: difference of ranks / (m - 1), over the m values that occur, in the order of the taxonomy;
-    - ``hierarchical``: height of their lowest common ancestor / height of the taxonomy, a node's height being
-      the longest way down to a leaf.
+    - ``hierarchical``: height of their lowest common ancestor / height of the taxonomy; a node's height is
+      its longest path to a leaf.
 
     >>> classes = ClassHistograms.of([[1, 1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 1, 0, 0, 1]])
     >>> TCloseness(t=0.2, distance="ordered").holds(classes, Whole.of([1] * 9))
@@ -35,11 +35,11 @@ class TCloseness(ValueModel):
 
     name = "t-closeness"
     title = "the sensitive values of every class are distributed as in the table, to a distance of t"
-    explanation = "Looking somebody up reveals little beyond what the table as a whole shows."
-    example = "With t = 0.2 at most a fifth of a class would have to change its value to look like the whole table."
+    explanation = "Looking up a person reveals little more than the table as a whole."
+    example = "With t = 0.2, changing the values of a fifth of a class gives it the distribution of the table."
     usual: ClassVar = {"t": 0.3}
     weaknesses = (
-        "It bounds a distance of whole distributions: the chance of one rare value can still rise within it. "
+        "It bounds a distance of whole distributions: the probability of one rare value can still rise within it. "
         + PRESENCE
     )
     achieved_is = "at most"
@@ -67,7 +67,7 @@ class TCloseness(ValueModel):
         return self
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether the distance is at most t, exactly."""
+        """Return (n_classes,) whether the distance is at most t, in exact arithmetic."""
         total, unit = self._compare(classes, whole)
         return at_most(total, fraction(self.t), unit) & (classes.sizes > 0)
 
@@ -76,11 +76,11 @@ class TCloseness(ValueModel):
         return quotient(*self._compare(classes, whole), if_zero=math.inf)
 
     def promises_nothing(self, whole: Whole) -> bool:
-        """Whether t is at least the largest distance that a class of this table can have; 1 if values have places."""
+        """Whether t is at least the largest possible distance, which is 1 unless all values are equally far apart."""
         return super().promises_nothing(whole) if self.distance == "equal" else self.t >= 1
 
     def _compare(self, classes: ClassHistograms, whole: Whole) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return (n_classes,) the work to level each class with the table, and what is the distance 1; exactly."""
+        """Return (n_classes,) the exact work of turning each class into the table, and the work at distance 1."""
         ground = self._ground(whole)
         total = ground.work(self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
         unit = ground.unit * whole.size
@@ -101,11 +101,10 @@ class TCloseness(ValueModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ground:
-    """How far values are apart, so that the earth mover's distance has a closed form in integers.
+    """Weights by which the earth mover's distance has a closed form in integers.
 
-    With c of n records in a class and C of N in the whole table, the surplus of a value is c N - C n. The distance is,
-    over ``unit`` n N, the absolute surplus of each value times its weight, and that of each range of neighbouring
-    values times the range's.
+    If a value has c of n records in a class and C of N in the whole table, its surplus is c N - C n. ``unit`` n N times
+    the distance is the sum, over values and ranges of neighbouring values, of the absolute surplus times the weight.
     """
 
     unit: int
@@ -116,24 +115,23 @@ class Ground:
 
     @classmethod
     def of_equals(cls, n_values: int) -> Self:
-        """All values are at distance 1, and half the sum of all surpluses moves."""
+        """All values are at distance 1; half of the sum of absolute surpluses is moved."""
         none = np.empty(0, dtype=np.int64)
         return cls(2, np.ones(n_values, dtype=np.int64), none, none, none)
 
     @classmethod
     def of_ranks(cls, whole_counts: IntArray) -> Self:
-        """Values that occur are equally spaced, and what the first i have too much passes on to the next."""
+        """Values that occur are equally spaced; the total surplus of the first i is moved to the next one."""
         ends = np.flatnonzero(whole_counts > 0) + 1
         nothing = np.zeros(len(whole_counts), dtype=np.int64)
         return cls(max(1, len(ends) - 1), nothing, np.zeros_like(ends), ends, np.ones_like(ends))
 
     @classmethod
     def of_taxonomy(cls, taxonomy: Taxonomy, n_values: int) -> Self:
-        """Values are as far apart as their lowest common ancestor is high, the tree being 1 high.
+        """The distance of values is the height of their lowest common ancestor; the tree has height 1.
 
-        The way from a leaf up to an ancestor and down to another leaf takes, for each node v below the ancestor,
-        half of height(parent of v) - height(v): these add up to the ancestor's height. So this is the distance
-        along a tree's edges, and the surplus of every node crosses the edge above it.
+        If the edge above each node v has the length (height(parent of v) - height(v)) / 2, the path between two leaves
+        has the height of their ancestor as its length. The surplus of every node crosses the edge above it.
         """
         if taxonomy.n_leaves != n_values:
             raise PolicyError(
@@ -154,7 +152,7 @@ class Ground:
         >>> Ground.of_equals(2).work(np.array([[2, 0]]), np.array([2]), np.array([2, 2]), 4)
         array([8])
         """
-        # the distance is at most 1 and all terms are positive, so that no partial sum exceeds unit n N
+        # the distance is at most 1 and all terms are positive: no partial sum exceeds unit n N
         largest = 2 * self.unit * max(1, peak(sizes)) * max(1, whole_size)
         total = integers(np.zeros(len(counts), dtype=np.int64), largest)
         reference = integers(whole_counts, largest)
@@ -171,7 +169,7 @@ class Ground:
 
 
 def node_heights(taxonomy: Taxonomy) -> IntArray:
-    """Return (n_nodes,) the longest way down from each node to a leaf."""
+    """Return (n_nodes,) the longest path from each node to a leaf."""
     height = np.zeros(len(taxonomy.parent), dtype=np.int64)
     for level in range(int(taxonomy.level.max()), 0, -1):
         nodes = np.flatnonzero(taxonomy.level == level)

@@ -29,8 +29,8 @@ class TauLDiversity(DisclosureModel):
 
     name = "tau-l-diversity"
     title = "the k most frequent sensitive values of every class stay under a curve from tau to 1 at l"
-    explanation = "However many values somebody guesses, one or several, the chance to be right stays under a curve."
-    example = "With tau = 0.5 and l = 3 one value has at most half of a class, and two have at most three quarters."
+    explanation = "For one or several guesses at a sensitive value, the probability of being right stays under a curve."
+    example = "With tau = 0.5 and l = 3, one value has at most half of a class, and two have at most three quarters."
     usual: ClassVar = {"tau": 0.5, "l": 3}
     weaknesses = f"{SIMILARITY} {SKEWNESS}"
     achieved_is = "at most"
@@ -40,13 +40,13 @@ class TauLDiversity(DisclosureModel):
     tau: float = Field(gt=0, le=1, description="largest share of the most frequent value in a class")
     l: int = Field(ge=2, le=100_000, description="number of values at which the curve reaches 1")
     psi: tuple[float, ...] | None = Field(
-        default=None, description="the curve's l points, from tau to 1, never falling; without it, a straight line"
+        default=None, description="the curve's l non-decreasing points from tau to 1; by default a straight line"
     )
 
     weights: dict[str, float] | None = Field(
         default=None,
-        description="how likely an adversary thinks each sensitive value of a generalized record, by value; "
-        "without it, all values of the table are equally likely",
+        description="an adversary's prior probability of each sensitive value of a generalized record, by value; "
+        "by default all values of the table are equally likely",
     )
 
     @field_validator("weights", mode="before")
@@ -58,7 +58,7 @@ class TauLDiversity(DisclosureModel):
     @classmethod
     def _finite(cls, weights: dict[str, float] | None) -> dict[str, float] | None:
         if weights is not None and not all(math.isfinite(weight) and weight >= 0 for weight in weights.values()):
-            raise ValueError("weights must be numbers from 0 on")
+            raise ValueError("weights must be finite numbers of at least 0")
         return weights
 
     @model_validator(mode="after")
@@ -88,20 +88,19 @@ class TauLDiversity(DisclosureModel):
 
     @property
     def values_needed(self) -> int:
-        """Different values that a class must have: the first k with psi(k) = 1."""
+        """The number of different values that a class must have: the first k with psi(k) = 1."""
         return self.limits.index(1) + 1
 
     @property
     def bounds(self) -> Curve:
-        """The limits as far as they are below 1, which the last of them reaches."""
-        limits = self.limits
-        needed = limits.index(1) + 1
-        return Curve(limits[: needed - 1], needed)
+        """The limits below 1."""
+        needed = self.values_needed
+        return Curve(self.limits[: needed - 1], needed)
 
     def holds_true(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether every value has at most max(tau, its share in the whole table).
 
-        Labels hide values from the curve, but not from a reader who knows the method and the base rates.
+        The curve does not see values that labels hide; a reader who knows the method and the base rates does.
 
         >>> classes = ClassHistograms.of([[3, 1, 0], [2, 2, 0], [7, 2, 1]])
         >>> TauLDiversity(tau=0.5, l=2).holds_true(classes, Whole.of([7, 2, 1]))
@@ -115,8 +114,7 @@ class TauLDiversity(DisclosureModel):
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the smallest tau that holds with this l.
 
-        A curve of one's own is drawn nearer to 1, or away from it, by one factor: 1 - psi(k) stays in
-        proportion. For the straight line this is the straight line from the other tau.
+        All 1 - psi(k) are scaled by one factor. A straight line thus becomes the straight line from the other tau.
         """
         weights = self._weights()
         sums = largest_sums(self.values_of(self.harmful_of(classes, whole)), len(weights))
@@ -127,11 +125,10 @@ class TauLDiversity(DisclosureModel):
             rest = (classes.sizes - sums[:, column]) / size
             room = np.minimum(room, rest / float(weights[column]))
         reached = np.where(classes.sizes > 0, 1.0 - room, math.inf)
-        # a class that just meets tau reaches tau, not the next number beside it
+        # a class that just satisfies tau reaches tau, not a neighbouring float
         return np.where(np.abs(reached - self.tau) < _ROUNDING, self.tau, reached)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:
-        """Say whether l or tau fails on the whole table, and the nearest requirement that can be met."""
         occurring = int(np.count_nonzero(self.values_of(whole)))
         if self.harmless or occurring >= self.values_needed:
             return (
@@ -146,7 +143,7 @@ class TauLDiversity(DisclosureModel):
         return f"{found}: the nearest that can be reached is tau = {tau} with l = {occurring}"
 
     def _weights(self) -> list[Fraction]:
-        """(1 - psi(k)) / (1 - tau) as far as it is not 0; of the straight line where tau is 1."""
+        """Return the non-zero (1 - psi(k)) / (1 - tau); for tau = 1 those of the straight line."""
         if self.tau == 1:
             return [1 - Fraction(k, self.l - 1) for k in range(self.l - 1)]
         scale = 1 - self.limits[0]

@@ -52,7 +52,6 @@ class Microaggregation(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say what was averaged over whom."""
         others = f" together with {join_words([code(name) for name in entry['columns']])}" if entry["columns"] else ""
         strata = f" that agree in {join_words([code(name) for name in entry['strata']])}" if entry["strata"] else ""
         return (
@@ -63,7 +62,6 @@ class Microaggregation(Technique):
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Say which results are right."""
         names = join_words([code(name) for name in entries])
         advice = (
             f"- Group averages ({names}) leave means as they were. Variances are too small, correlations of columns "
@@ -88,7 +86,6 @@ class Microaggregation(Technique):
         return "name other columns than this one in columns and strata" if column in self.needs else None
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Read all columns, group the records, and average every column of the group."""
         names, grid = [column, *self.columns], Grid(self.decimals)
         numbers = read_numbers(source, names)
         # Only rows that lack the same numbers and agree in the strata share groups.

@@ -1,4 +1,4 @@
-"""MDAV: groups of near records, and what they publish: a mean, a median or the most frequent value."""
+"""MDAV: groups of near records, and their published centres: means, medians or most frequent values."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ import numpy as np
 from shoal.columns.microaggregation.tree import (
     Points,
     Tree,
-    find_farthest,
-    find_nearest,
+    find_points,
     grow_tree,
-    make_search,
     record_distance,
-    start_search,
-    take_record,
+    remove_record,
 )
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.errors import InputError, PolicyError, UnreachableError
-from shoal.core.kernels import count_pairs, inline_kernel, kernel, places_ascending
+from shoal.core.errors import InputError, UnreachableError
+from shoal.core.kernels import count_pairs, find_starts, inline_kernel, kernel, places_ascending
 from shoal.core.progress import Step
 
-RANK_AGAIN = 4  # times as many points as there were have been looked at: a new ranking is cheaper
-_SLACK = 1e-7  # of distances, far above what rounding makes of them
+RANK_AGAIN = 4  # times the number of points: after so many examinations a new ranking is cheaper
+_SLACK = 1e-7  # of distances, far above rounding errors
+UNITS = 2.0**20  # of one standard deviation; coordinates are whole numbers of them, which makes sums exact
+BLOCK_RECORDS = 125_000
+MOST_NEIGHBOURS = 20_000  # groups among which the nearest one is searched
+GROWTH = 128  # each round adds at least a share 1/GROWTH to the records of a failing group
 
 
 class Rest(NamedTuple):
@@ -34,19 +35,16 @@ class Rest(NamedTuple):
     sums: FloatArray  # (n_numbers,)
     counts: IntArray  # (n_values of all categories,)
     squares: FloatArray  # (n_categories,) sums of the squared counts
-    ranked_counts: IntArray  # (n_values of all categories,) when points were ranked
-    products: FloatArray  # (n_categories,) sums of the products of counts then and now
 
 
-class Ranks(NamedTuple):
-    """Points by their distances from the centre that the records left had at some time, the farthest first."""
+class Ranking(NamedTuple):
+    """Points by their distances from the centre that the remaining records had at some time, the farthest first."""
 
-    point: IntArray  # (n_points,) with records left then
+    point: IntArray  # (n_points,) that had records left then
     away: FloatArray  # (n_points,) distance, not squared
     head: IntArray  # (1,) the first that may have records left
     centre: FloatArray  # (n_numbers,)
-    squares: FloatArray  # (n_categories,) sums of the squared shares
-    n_records: int
+    shares: FloatArray  # (n_values of all categories,) of the records left then
 
 
 @kernel
@@ -63,29 +61,28 @@ def count_rest(tree: Tree) -> Rest:
     for j in range(len(squares)):
         for value in range(points.first_value[j], points.first_value[j + 1]):
             squares[j] += float(counts[value] * counts[value])
-    return Rest(sums, counts, squares, counts.copy(), squares.copy())
+    return Rest(sums, counts, squares)
 
 
 @kernel
 def leave_out(tree: Tree, rest: Rest, point: int) -> None:
-    """Take one record of a point away."""
+    """Remove one record of a point from the tree and from the sums."""
     points = tree.points
     for j in range(points.numbers.shape[1]):
         rest.sums[j] -= points.numbers[point, j]
     for j in range(points.categories.shape[1]):
         value = points.first_value[j] + points.categories[point, j]
         rest.squares[j] -= 2.0 * rest.counts[value] - 1.0
-        rest.products[j] -= rest.ranked_counts[value]
         rest.counts[value] -= 1
-    take_record(tree, point)
+    remove_record(tree, point)
 
 
 @inline_kernel
 def _from_centre(tree: Tree, rest: Rest, centre: FloatArray, n_left: int, point: int) -> float:
-    """Return the squared distance of a point from the centre of what is left.
+    """Return the squared distance of a point from the centre of the remaining records.
 
-    The centre has the mean of each number, and of each categorical attribute the shares of its values: half the
-    squared distance between them and a value's indicator stands for the distance from a category.
+    The centre has the mean of each number and the shares of each category's values. The distance from a category is
+    half the squared distance between these shares and the indicator of the point's value.
     """
     points = tree.points
     total = 0.0
@@ -99,7 +96,7 @@ def _from_centre(tree: Tree, rest: Rest, centre: FloatArray, n_left: int, point:
 
 
 @kernel
-def rank_points(tree: Tree, rest: Rest, n_left: int) -> Ranks:
+def rank_points(tree: Tree, rest: Rest, n_left: int) -> Ranking:
     """Rank the points that have records left by their distances from the centre of these."""
     centre = rest.sums / n_left
     points = np.flatnonzero(tree.left)
@@ -107,57 +104,48 @@ def rank_points(tree: Tree, rest: Rest, n_left: int) -> Ranks:
     for place in range(len(points)):
         away[place] = -np.sqrt(_from_centre(tree, rest, centre, n_left, points[place]))
     order = places_ascending(away)
-    rest.ranked_counts[:] = rest.counts
-    rest.products[:] = rest.squares
-    squares = rest.squares / (float(n_left) * n_left)
-    return Ranks(points[order], -away[order], np.zeros(1, dtype=np.int64), centre, squares, n_left)
+    return Ranking(points[order], -away[order], np.zeros(1, dtype=np.int64), centre, rest.counts / n_left)
 
 
 @kernel
-def find_farthest_from_centre(tree: Tree, rest: Rest, ranks: Ranks, n_left: int) -> tuple[int, int]:
-    """Return the point farthest from the centre, of several the one of the least number, and how many were looked at.
+def find_farthest_from_centre(tree: Tree, rest: Rest, ranking: Ranking, n_left: int) -> tuple[int, int]:
+    """Return the point farthest from the centre (the smallest number breaks ties) and how many were examined.
 
-    No point has come nearer to or farther from the centre than the centre has moved since points were ranked
-    (triangle inequality), so that only the first ones need to be looked at.
+    By the triangle inequality, a distance has changed by at most the distance that the centre has moved since the
+    points were ranked. Only the first ranks can therefore have the farthest point.
     """
-    centre = rest.sums / n_left
+    points, centre = tree.points, rest.sums / n_left
     moved, scale = 0.0, 0.0
     for j in range(len(centre)):
-        moved += (centre[j] - ranks.centre[j]) ** 2
+        moved += (centre[j] - ranking.centre[j]) ** 2
         scale += abs(centre[j])
     for j in range(len(rest.squares)):
-        now, both = rest.squares[j] / (float(n_left) * n_left), rest.products[j] / (float(n_left) * ranks.n_records)
-        moved += tree.points.unequal[j] * max(now - 2.0 * both + ranks.squares[j], 0.0) / 2.0
-        scale += np.sqrt(tree.points.unequal[j])
-    reach = np.sqrt(moved) + _SLACK * (scale + ranks.away[0])
-    while tree.left[ranks.point[ranks.head[0]]] == 0:
-        ranks.head[0] += 1
-    best, most, place = -1, -1.0, ranks.head[0]
-    while place < len(ranks.point) and (ranks.away[place] + reach) ** 2 >= most:
-        point = ranks.point[place]
+        for value in range(points.first_value[j], points.first_value[j + 1]):
+            moved += points.unequal[j] * (rest.counts[value] / n_left - ranking.shares[value]) ** 2 / 2.0
+        scale += np.sqrt(points.unequal[j])
+    reach = np.sqrt(moved) + _SLACK * (scale + ranking.away[0])
+    while tree.left[ranking.point[ranking.head[0]]] == 0:
+        ranking.head[0] += 1
+    best, most, place = -1, -1.0, ranking.head[0]
+    while place < len(ranking.point) and (ranking.away[place] + reach) ** 2 >= most:
+        point = ranking.point[place]
         if tree.left[point] > 0:
             total = _from_centre(tree, rest, centre, n_left, point)
             if total > most or (total == most and tree.number[point] < tree.number[best]):
                 best, most = point, total
         place += 1
-    return best, place - ranks.head[0]
-
-
-UNITS = 2.0**20  # of one standard deviation; coordinates are whole numbers of them, so that sums are exact
-BLOCK_RECORDS = 125_000
-MOST_NEIGHBOURS = 20_000  # groups that are looked at for each
-GROWTH = 128  # each round adds at least a share 1/GROWTH to the records of a failing group
+    return best, place - ranking.head[0]
 
 
 def group_means(column: FloatArray, grouping: Grouping) -> FloatArray:
-    """Return (n_groups,) the mean of each group, to the last digit the same for every order of the rows."""
+    """Return (n_groups,) the mean of each group; the order of the rows does not change even the last digit."""
     in_order = np.asarray(column, dtype=np.float64)[np.lexsort((column, grouping.group))]
     sizes = grouping.sizes
     return np.asarray(np.add.reduceat(in_order, np.cumsum(sizes) - sizes) / sizes)
 
 
 def group_medians(column: FloatArray, grouping: Grouping) -> FloatArray:
-    """Return (n_groups,) a number of each group that half of it does not exceed: the lower middle one."""
+    """Return (n_groups,) the lower median of each group."""
     order = np.lexsort((column, grouping.group))
     sizes = grouping.sizes
     middle = np.cumsum(sizes) - sizes + (sizes - 1) // 2
@@ -165,7 +153,7 @@ def group_medians(column: FloatArray, grouping: Grouping) -> FloatArray:
 
 
 def group_modes(codes: CodeArray, grouping: Grouping) -> CodeArray:
-    """Return (n_groups,) the most frequent code of each group; of several the one that the table has most of.
+    """Return (n_groups,) the most frequent code of each group; ties go to the code most frequent in the table.
 
     >>> grouping = Grouping(np.array([0, 0, 0, 1, 1], dtype=np.int32), 2)
     >>> group_modes(np.array([2, 1, 2, 0, 2], dtype=np.int32), grouping).tolist()
@@ -180,9 +168,9 @@ def group_modes(codes: CodeArray, grouping: Grouping) -> CodeArray:
 
 
 def sum_squares(space: Space, grouping: Grouping) -> tuple[float, float]:
-    """Return the squared distances of the records from their groups' centres, and from that of the table.
+    """Return the sums of squared distances of the records from their groups' centres, and from the table's centre.
 
-    Their ratio is the share of the variation that microaggregation takes away (SSE / SST). Units are those of
+    Their ratio SSE / SST is the share of the variation that microaggregation removes. Units are those of
     :class:`Space`: standard deviations for numbers, and half the squared distance of indicators for categories.
     """
     group = grouping.group[space.order]
@@ -204,12 +192,12 @@ def _around(space: Space, group: CodeArray, n_groups: int) -> float:
 
 
 def join_groups(space: Space, grouping: Grouping, failing: BoolArray, *, most: int = MOST_NEIGHBOURS) -> Grouping:
-    """Return fewer groups: each *failing* one of (n_groups,) is joined with the group whose centre is nearest.
+    """Join each *failing* group of (n_groups,) with the group whose centre is nearest.
 
-    Only groups that are still alone are joined, one after the other, usually two: both together may suffice, and no
-    group swallows its whole neighbourhood. A large group takes several small ones, because single ones would change
-    its values too little. At least two groups are joined unless there is only one. Among more than *most* groups only
-    those with similar numbers are candidates: number groups by nearness.
+    Only groups that are still alone are joined, usually two, because both together may suffice and no group should
+    swallow its whole neighbourhood. A large group is joined with several small ones, because a single one would change
+    its values too little. At least two groups are joined unless there is only one. Of more than *most* groups only
+    those with similar group numbers are candidates, so groups should be numbered by nearness.
     """
     group = grouping.group[space.order]
     sizes = grouping.sizes
@@ -227,7 +215,7 @@ def join_groups(space: Space, grouping: Grouping, failing: BoolArray, *, most: i
 
 @kernel
 def _join(centres: Points, sizes: IntArray, failing: BoolArray, most: int) -> IntArray:
-    """Return (n_groups,) the group that each one goes together with, or itself."""
+    """Return (n_groups,) the group that each one is joined with, or itself."""
     n_groups = len(failing)
     joined = np.full(n_groups, -1, dtype=np.int64)
     for group in range(n_groups):
@@ -248,7 +236,7 @@ def _join(centres: Points, sizes: IntArray, failing: BoolArray, most: int) -> In
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """Which group each row belongs to; no group is empty."""
+    """The group of each row; no group is empty."""
 
     group: CodeArray  # (n_rows,)
     n_groups: int
@@ -260,16 +248,12 @@ class Grouping:
 
 
 def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, step: Step | None = None) -> Grouping:
-    """Return groups of k to 2k - 1 records that lie near each other, the same for every order of the rows.
+    """Return groups of k to 2k - 1 records that lie near each other, whatever the order of the rows.
 
-    One number alone is grouped in the best of all ways, and everything else by MDAV.
-
-    A table of more than *block_records* is first cut in halves at medians, each time along the attribute that varies
-    most there, until no part has more, for the work grows faster than the records; groups then never reach over a cut,
-    which costs a little nearness and nothing else.
+    A single number is grouped optimally, everything else by MDAV. Because the work grows faster than the records, a
+    table of more than *block_records* is first halved at medians, each time along the attribute that varies most, until
+    no part has more. Groups do not cross these cuts, which makes them a little wider.
     """
-    if k < 1:
-        raise UnreachableError(f"microaggregation: k must be at least 1; received {k}")
     if space.n_records < k:
         raise UnreachableError(f"microaggregation: k = {k} but the table has only {space.n_records} records")
     by_record = np.empty(space.n_records, dtype=np.int32)
@@ -286,7 +270,7 @@ def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, 
 
 
 def _blocks(space: Space, most: int) -> list[IntArray]:
-    """Cut the records into parts of at most *most* and, if there are several, more than half of it."""
+    """Cut the records into parts of at most *most* records; several parts have more than half of that each."""
     waiting = [np.arange(space.n_records)]
     done = []
     while waiting:
@@ -302,7 +286,7 @@ def _blocks(space: Space, most: int) -> list[IntArray]:
 
 
 def _widest(space: Space, members: IntArray) -> np.ndarray:
-    """Return the values, at these records, of the attribute with the largest mean squared distance between them."""
+    """Return these records' values of the attribute in which their mean squared distance is largest."""
     numbers, categories = space.numbers[members], space.categories[members]
     spread = [2.0 * float(np.var(column)) for column in numbers.T]
     for column, unequal in zip(categories.T, space.unequal, strict=True):
@@ -314,11 +298,12 @@ def _widest(space: Space, members: IntArray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Space:
-    """Records in the order of their values, not of their rows: what is done with them depends on no row order.
+    """Records in the order of their values; results do not depend on the order of the rows.
 
     The squared distance of two records is the sum over the attributes of weight * (a - b)**2 / variance for numbers
-    and of weight * 2 [a != b] / (1 - sum of squared shares) for categories: between two random records each attribute
-    counts 2 on average, times its weight. Sums of coordinates stay below 2**53 and are thereby exact up to 2**32 rows.
+    and of weight * 2 [a != b] / (1 - sum of squared shares) for categories. Each attribute thus contributes twice its
+    weight to the mean distance of two random records. Sums of coordinates are exact up to 2**32 rows, because they stay
+    below 2**53.
     """
 
     order: IntArray  # (n_records,) the row of each record
@@ -331,33 +316,17 @@ class Space:
     def of(
         cls, numbers: Sequence[FloatArray], categories: Sequence[CodeArray], weights: Sequence[float] | None = None
     ) -> Space:
-        """Build from columns of finite numbers and of codes from 0 on; *weights* are of numbers first."""
-        n_columns = len(numbers) + len(categories)
-        if n_columns == 0:
-            raise PolicyError("microaggregation needs at least one attribute to group records by")
-        given = np.ones(n_columns) if weights is None else np.asarray(weights, dtype=np.float64)
-        if len(given) != n_columns or not (np.isfinite(given) & (given > 0)).all():
-            raise PolicyError("microaggregation needs one weight above 0 for each attribute")
-        scaled = [
-            _scale(np.asarray(column, dtype=np.float64), weight)
-            for column, weight in zip(numbers, given[: len(numbers)], strict=True)
-        ]
+        """Build from columns of finite numbers and of codes from 0 on; *weights*, 1 by default, begin with numbers."""
+        given = [1.0] * (len(numbers) + len(categories)) if weights is None else weights
+        scaled = [_scale(np.asarray(column, dtype=np.float64), w) for column, w in zip(numbers, given, strict=False)]
         codes = [np.asarray(column, dtype=np.int32) for column in categories]
         n_values = np.array([int(column.max()) + 1 for column in codes], dtype=np.int64)
-        unequal = np.array(
-            [_unequal(column, weight) for column, weight in zip(codes, given[len(numbers) :], strict=True)],
-            dtype=np.float64,
-        )
-        keys: list[Any] = [*codes[::-1], *scaled[::-1]]  # the last one decides first
+        unequal = [_unequal(column, w) for column, w in zip(codes, given[len(numbers) :], strict=True)]
+        keys: list[Any] = [*codes[::-1], *scaled[::-1]]  # the last key is the primary one
         order = np.lexsort(keys)
-        n_records = len(order)
-        return cls(
-            order=order,
-            numbers=np.stack(scaled, axis=1)[order] if scaled else np.zeros((n_records, 0)),
-            categories=np.stack(codes, axis=1)[order] if codes else np.zeros((n_records, 0), dtype=np.int32),
-            n_values=n_values,
-            unequal=unequal,
-        )
+        in_order = np.stack(scaled, axis=1)[order] if scaled else np.zeros((len(order), 0))
+        categories_in_order = np.stack(codes, axis=1)[order] if codes else np.zeros((len(order), 0), dtype=np.int32)
+        return cls(order, in_order, categories_in_order, n_values, np.array(unequal, dtype=np.float64))
 
     @property
     def n_records(self) -> int:
@@ -378,7 +347,7 @@ def _scale(column: FloatArray, weight: float) -> FloatArray:
         raise InputError(f"microaggregation needs numbers in every record; {missing} are missing or not finite")
     largest = float(np.abs(column).max()) or 1.0
     column = column / largest  # squares of very large numbers would not be finite
-    in_order = np.sort(column)  # sums of floats depend on the order, and rows may come in any
+    in_order = np.sort(column)  # sums of floats depend on the order
     mean = float(in_order.mean())
     deviation = float(np.sqrt(np.mean((in_order - mean) ** 2)))
     if deviation == 0.0:
@@ -392,56 +361,58 @@ def _unequal(column: CodeArray, weight: float) -> float:
     return float(np.rint(2.0 * UNITS * UNITS * weight / differing)) if differing > 0 else 0.0
 
 
-@kernel
 def mdav(points: Points, k: int) -> tuple[CodeArray, int]:
     """Return (n_records,) groups of k to 2k - 1 of at least k records in ascending order, and the number of groups.
 
     Domingo-Ferrer and Torra, "Ordinal, continuous and heterogeneous k-anonymity through microaggregation", DMKD 11(2),
-    2005: around the record farthest from the centre of what is left, and around the one farthest from that. Records
-    with the same values are one point of a tree, and are taken in their order.
+    2005: one group is made around the remaining record farthest from the centre, and one around the record farthest
+    from that one. Records with equal values are one point of a tree, and are taken in their order.
     """
+    return _mdav(points, find_starts([*points.numbers.T, *points.categories.T]), k)
+
+
+@kernel
+def _mdav(points: Points, first: IntArray, k: int) -> tuple[CodeArray, int]:
+    """*first* are the records whose values differ from those of the record before."""
     n_left, n_groups, work = len(points.numbers), 0, 0
-    first = _find_distinct(points)
     distinct = Points(points.numbers[first], points.categories[first], points.first_value, points.unequal)
     counts = np.diff(np.append(first, n_left))
     tree = grow_tree(distinct, counts)
     end = (first + counts)[tree.number]  # (n_points,) of each point's records
-    rest, search, nearest = count_rest(tree), make_search(tree), np.empty(k + 1, dtype=np.int64)
-    ranks = rank_points(tree, rest, n_left)
+    rest, found = count_rest(tree), np.empty(k + 1, dtype=np.int64)
+    ranking = rank_points(tree, rest, n_left)
     group = np.full(n_left, -1, dtype=np.int32)
     while n_left >= 2 * k:
         n_turns = 2 if n_left >= 3 * k else 1
-        if work > RANK_AGAIN * len(ranks.point):
-            ranks, work = rank_points(tree, rest, n_left), 0
-        point, looked_at = find_farthest_from_centre(tree, rest, ranks, n_left)
-        work += looked_at
+        if work > RANK_AGAIN * len(ranking.point):
+            ranking, work = rank_points(tree, rest, n_left), 0
+        point, examined = find_farthest_from_centre(tree, rest, ranking, n_left)
+        work += examined
         for turn in range(n_turns):
-            if turn:  # of those that are left: all the same records may have been equally far
-                point = find_farthest(tree, search)
-            start_search(tree, search, point)
+            if turn:  # of those that remain: all records equal to the first point may have been taken
+                find_points(tree, point, True, 1, found)
+                point = found[0]
             group[end[point] - tree.left[point]] = n_groups
             leave_out(tree, rest, point)
             wanted = k - 1
-            for place in range(find_nearest(tree, search, wanted, nearest)):
-                for _ in range(min(tree.left[nearest[place]], wanted)):
-                    group[end[nearest[place]] - tree.left[nearest[place]]] = n_groups
-                    leave_out(tree, rest, nearest[place])
+            for place in range(find_points(tree, point, False, wanted, found)):
+                for _ in range(min(tree.left[found[place]], wanted)):
+                    group[end[found[place]] - tree.left[found[place]]] = n_groups
+                    leave_out(tree, rest, found[place])
                     wanted -= 1
             n_groups += 1
             n_left -= k
-    for record in range(len(group)):
-        if group[record] < 0:
-            group[record] = n_groups
+    group[group < 0] = n_groups
     return group, n_groups + 1
 
 
 @kernel
 def group_line(numbers: FloatArray, k: int) -> tuple[CodeArray, int]:
-    """Return (n,) the groups of at least k that have the least sum of squares of ascending numbers, and how many.
+    """Return (n,) the groups of at least k ascending numbers with the smallest sum of squares, and their number.
 
-    Hansen and Mukherjee, "A polynomial algorithm for optimal univariate microaggregation" (TKDE 15(4), 2003): the best
-    groups are runs of k to 2k - 1 neighbours, and the best ones of the first i numbers end with one that follows the
-    best ones of fewer. Of equally good last groups the smallest is taken.
+    Hansen and Mukherjee, "A polynomial algorithm for optimal univariate microaggregation" (TKDE 15(4), 2003), by
+    dynamic programming: optimal groups are runs of k to 2k - 1 neighbours, and the optimum for the first i numbers adds
+    one group to the optimum for fewer. Ties go to the smallest last group.
     """
     n = len(numbers)
     least = np.full(n + 1, np.inf)
@@ -450,7 +421,7 @@ def group_line(numbers: FloatArray, k: int) -> tuple[CodeArray, int]:
     for end in range(k, n + 1):
         total = squares = 0.0
         for length in range(1, min(2 * k - 1, end) + 1):
-            apart = numbers[end - 1] - numbers[end - length]  # from the last number, so that sums stay small
+            apart = numbers[end - 1] - numbers[end - length]  # from the last number, which keeps sums small
             total += apart
             squares += apart * apart
             if length >= k and least[end - length] < np.inf:
@@ -463,19 +434,3 @@ def group_line(numbers: FloatArray, k: int) -> tuple[CodeArray, int]:
         end -= size[end]
         n_groups += 1
     return (n_groups - 1 - group).astype(np.int32), n_groups
-
-
-@kernel
-def _find_distinct(points: Points) -> IntArray:
-    """Return the first of each run of records with the same values."""
-    starts, n_starts = np.empty(len(points.numbers), dtype=np.int64), 0
-    for record in range(len(points.numbers)):
-        same = record > 0
-        for j in range(points.numbers.shape[1]):
-            same = same and points.numbers[record, j] == points.numbers[record - 1, j]
-        for j in range(points.categories.shape[1]):
-            same = same and points.categories[record, j] == points.categories[record - 1, j]
-        if not same:
-            starts[n_starts] = record
-            n_starts += 1
-    return starts[:n_starts].copy()
