@@ -99,7 +99,7 @@ def test_what_cannot_be_done_is_refused() -> None:
             CorrelatedNoise(**wrong)
     table = pa.table({"x": [1, 2, 3, 4], "y": ["a", "b", "c", "d"], "z": [5, 5, 5, 5]})
     source = open_source(table, SourceOptions())
-    with pytest.raises(InputError, match="column 'y' has 4 values that can be read as no number"):
+    with pytest.raises(InputError, match="column 'y' has 4 values that cannot be read as a number"):
         treat({"x": Shuffling(given=("y",))}, source, Chance.of(1))
     both = {n: CorrelatedNoise(share=0.5, columns=(o,), decimals=2) for n, o in (("x", "z"), ("z", "x"))}
     with pytest.raises(InputError, match="column 'z' has one number only"):

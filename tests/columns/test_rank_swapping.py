@@ -62,7 +62,7 @@ def test_what_cannot_be_done_is_refused() -> None:
             RankSwapping(window=window)
     with pytest.raises(PolicyError, match=r"column 'x': a window of 0.001 of 40 numbers is less than one rank"):
         swap(pa.array(range(40)), 0.001)
-    with pytest.raises(InputError, match="column 'x' has 1 value that can be read as no number"):
+    with pytest.raises(InputError, match="column 'x' has 1 value that cannot be read as a number"):
         swap(pa.array(["1", "2", "many"]), 0.5)
 
 

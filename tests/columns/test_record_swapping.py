@@ -164,7 +164,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hierarchy": []}, "at least 1"),
     ({"hierarchy": ["region", "region"]}, "names a column twice"),
     ({"hierarchy": ["region", "town"], "risk": ["region"]}, "'region' is in the hierarchy"),
-    ({"hierarchy": ["region", "town"], "share": 0}, "nobody would be swapped"),
+    ({"hierarchy": ["region", "town"], "share": 0}, "no household would be swapped"),
     ({"hierarchy": ["region", "town"], "k": 1}, "must be at least 2"),
     ({"hierarchy": ["town", "region"]}, "must end with this column"),
     ({"hierarchy": ["area", "town"]}, "'area' is not a published attribute"),

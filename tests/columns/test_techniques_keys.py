@@ -53,7 +53,7 @@ def test_a_key_that_leaves_the_house_with_a_release_is_refused(tmp_path: Path) -
     new_key(inside)
     (tmp_path / "link").symlink_to(inside)
     for path in (inside, tmp_path / "link"):
-        with pytest.raises(InputError, match="in a folder named 'public', which is for everybody; move it"):
+        with pytest.raises(InputError, match="in a folder named 'public', which is shared; move it"):
             read_key(path)
 
 

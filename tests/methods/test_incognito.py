@@ -236,7 +236,7 @@ def test_levels_by_hand_are_published_or_refused() -> None:
     assert plan.search == {"measure": "loss", "chosen": found.search["optimum"], "levels": found.levels}
     coarse = plan_of(problem, levels={"q0": 2, "q1": 2})
     assert (coarse.n_withheld, coarse.sizes.tolist()) == (0, [7])
-    with pytest.raises(UnreachableError, match="do not keep k-anonymity with at most 0 of the records withheld"):
+    with pytest.raises(UnreachableError, match="do not satisfy k-anonymity with at most 0 of the records withheld"):
         plan_of(table_of([(0, 0, 0), (1, 0, 0), (3, 3, 0)], [3, 3, 1]), levels={"q0": 1})
 
 

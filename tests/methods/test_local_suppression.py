@@ -103,7 +103,7 @@ def test_values_have_their_level_or_are_suppressed_and_as_many_as_the_evidence_s
 @pytest.mark.parametrize(
     ("method", "says"),
     [
-        ({"levels": {"age": 9}}, r"taxonomy of 'age' has the levels 0 to 4, and 9 is asked for"),
+        ({"levels": {"age": 9}}, r"taxonomy of 'age' has the levels 0 to 4, not 9"),
         ({"levels": {"aeg": 1}}, r"levels: 'aeg' is not a quasi attribute of the policy; did you mean 'age'\?"),
         ({"levels": {"illness": 1}}, r"levels: 'illness' is not a quasi attribute"),
         ({"levels": {"age": -1}}, r"levels.*age"),

@@ -69,7 +69,7 @@ def test_figures_are_those_of_a_run_by_the_same_levels(table: Path, name: str) -
         asked = full_domain(document, chosen)
         if not node.holds:
             assert node.suppressed is None or node.suppressed > explorer.judge.budget
-            with pytest.raises(UnreachableError, match="the levels that the policy chooses do not keep"):
+            with pytest.raises(UnreachableError, match="the levels of the policy do not satisfy"):
                 shoal.anonymize(table, asked)
             continue
         release = shoal.anonymize(table, asked)

@@ -1,4 +1,4 @@
-"""What a technique is: a declared way to rewrite one column, row by row, whatever happens to the other columns."""
+"""The base classes of techniques: declared ways to rewrite a column row by row."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
 class Treatment(ABC):
     """One column's rewriting in one run.
 
-    What a row becomes follows from the run's secret, the row's number and its value alone, so that a source can be
-    read any number of times, in batches of any size, and always shows the same rows. Missing stays missing.
+    The result for a row depends only on the run's secret, the row's number and its value. A source can therefore be
+    read repeatedly, in batches of any size, and always shows the same rows. Missing values stay missing.
     """
 
     column: str
@@ -41,32 +41,32 @@ class Treatment(ABC):
         """Return the treated rows, given those from number *first_row* on, text dictionary-coded or not."""
 
     def describe(self) -> dict[str, object]:
-        """Return what everybody may know of it."""
+        """Return the public description for the manifest."""
         return dict(self.said)
 
     def findings(self) -> dict[str, int]:
-        """Return counts that only the data holder may know, for the evidence."""
+        """Return counts for the evidence, which only the data holder sees."""
         return {}
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what the data holder should know before publishing: where it did less than was asked for."""
+        """Return warnings to the data holder if the technique changed less than requested."""
         return ()
 
 
 class Trace(NamedTuple):
-    """What a technique leaves in a column for an adversary to use who has read the manifest."""
+    """The information that an adversary with the manifest can still use in a treated column."""
 
-    tokens: bool = False  # whether texts that mean nothing took the place of values
-    moved: float = 0.0  # share of the values that stand in other rows than their own
+    tokens: bool = False  # whether meaningless texts replaced the values
+    moved: float = 0.0  # share of the values that were moved to other rows
     blur: float = 0.0  # how far a published number usually is from the true one
-    numbers: bool = False  # whether numbers were changed, so that equal ones need not be published as equal
+    numbers: bool = False  # whether equal numbers may be published as different ones
     within: tuple[str, ...] = ()  # columns whose groups of records kept their values when these were moved
-    # What is published for values, where that follows from them and the least and greatest published number.
+    # The published values as a function of the true ones and the smallest and largest published number, if known.
     replay: Callable[[pa.Array, tuple[float, float] | None], pa.Array] | None = None
 
     @property
     def hidden(self) -> bool:
-        """Whether nobody without a key, or a salt, can tell which value a token stands for."""
+        """Whether tokens cannot be assigned to values without the key or salt."""
         return self.tokens and self.replay is None
 
 
@@ -74,21 +74,21 @@ class Technique(Parameters, ABC):
     """A way to treat a column. Fields are its parameters, declared once for messages, help and schema."""
 
     name: ClassVar[str]
-    title: ClassVar[str]  # a plain sentence for people
+    title: ClassVar[str]  # a plain phrase for people
     roles: ClassVar[tuple[Role, ...]]  # of attributes that it may treat
-    verdict: ClassVar[Verdict | None] = None  # the opinion's, where it is one of its techniques
-    makes_tokens: ClassVar[bool] = False  # whether texts that mean nothing take the place of values
-    consistent: ClassVar[bool] = True  # of tokens: whether equal values get equal ones, so that they stand for persons
-    keeps_owners: ClassVar[bool] = False  # whether the verifier can still tell whose a row is, so people can be counted
+    verdict: ClassVar[Verdict | None] = None  # of the Working Party's opinion, if it covers the technique
+    makes_tokens: ClassVar[bool] = False  # whether meaningless texts replace the values
+    consistent: ClassVar[bool] = True  # whether equal values get equal tokens, which then identify persons
+    keeps_owners: ClassVar[bool] = False  # whether the verifier can still assign rows to persons and count these
 
     @property
     def determined(self) -> bool:
-        """Whether a published value follows from the true one alone: then diverse values were diverse before."""
+        """Whether the true value alone determines the published one: diverse published values had diverse true ones."""
         return False
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Other columns that it looks at."""
+        """Other columns that it reads."""
         return ()
 
     @property
@@ -97,51 +97,51 @@ class Technique(Parameters, ABC):
         return ()
 
     def refuse(self, column: str) -> str | None:
-        """Return why it cannot treat the column of this name, whatever the data are; None if it can."""
+        """Return why it cannot treat a column of this name, regardless of the data; None if it can."""
         return f"{self.name} within the column itself would change nothing" if column in self.needs else None
 
     def check_others(self, column: str, techniques: Mapping[str, Technique]) -> None:
-        """Refuse a technique that does not go together with those of other columns."""
+        """Refuse a technique that is incompatible with those of other columns."""
 
     def resolve(self, base: Path) -> Self:  # noqa: ARG002
-        """Return the technique with its relative paths taken from the folder *base*."""
+        """Return the technique with relative paths resolved against the folder *base*."""
         return self
 
     @abstractmethod
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:
-        """Bind the technique to a column whose numbers the policy says lie in *domain*.
+        """Bind the technique to a column whose numbers lie in *domain* according to the policy.
 
-        What cannot be done is refused here or at the first batch that shows it, never worked around.
+        Data that the technique cannot treat are refused here, or at the first batch that contains them.
         """
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:  # noqa: ARG003
-        """Say to readers of a release, in Markdown, what was done to a column, by its *entry* of the manifest."""
+        """Describe the treatment of a column to readers, in Markdown, from its *entry* in the manifest."""
         return f"values were changed by the technique `{cls.name}`: {cls.title}."
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:  # noqa: ARG003
-        """Return what an analysis must heed, as items of a list, given the *entries* of all columns treated by it."""
+        """Return advice to analysts as Markdown list items, given the *entries* of all columns treated by it."""
         return []
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:  # noqa: ARG003
-        """Return what is left for an adversary in a column with this *entry* of the manifest."""
+        """Return what an adversary can use in a column with this *entry* of the manifest."""
         return Trace(tokens=cls.makes_tokens)
 
     def public(self, **others: object) -> dict[str, object]:
-        """Return the technique's name and parameters as they stand, without those that are not given."""
+        """Return the technique's name and its parameters that are not None."""
         given: Mapping[str, Any] = self.model_dump(mode="json", exclude_none=True)
         return {"technique": self.name, **given, **others}
 
 
 def list_changed(techniques: Mapping[str, Technique]) -> dict[str, Technique]:
-    """Return the technique of every column that changes, given those of single attributes."""
+    """Return the technique of every changed column, including those that other columns carry."""
     return {name: one for own, one in techniques.items() for name in (own, *one.carried)}
 
 
 def read_traces(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Trace]:
-    """Return what techniques left in the columns of a release, given the manifest's entries on changed columns."""
+    """Return the traces of techniques in the columns of a release, given the manifest's entries on changed columns."""
     known = discover("shoal.columns", Technique) if entries else {}
     return {
         name: known[entry["technique"]].trace(entry) if entry["technique"] in known else Trace()
@@ -151,23 +151,20 @@ def read_traces(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Trace]:
 
 @dataclass(frozen=True, slots=True)
 class NumberDomain:
-    """The smallest and the largest number of a column, None where there is no end.
-
-    They are what the policy declares and never what the data show.
-    """
+    """The declared smallest and largest number of a column, or None; never taken from the data."""
 
     low: Number | None = None
     high: Number | None = None
 
     @property
     def ends(self) -> dict[str, Number]:
-        """The ends by the names that policies and manifests give them, ``min`` and ``max``."""
+        """The bounds by their names in policies and manifests, ``min`` and ``max``."""
         named = {"min": self.low, "max": self.high}
         return {end: number for end, number in named.items() if number is not None}
 
 
 def find_domain(taxonomy: TaxonomyBuilder | None) -> NumberDomain:
-    """Return the numbers that an attribute's taxonomy allows: intervals have ends where they are not open.
+    """Return the numbers that an attribute's taxonomy allows, which intervals bound unless they are open.
 
     >>> find_domain(IntervalsTaxonomy(min=0, max=120, open="high"))
     NumberDomain(low=0, high=None)
@@ -181,51 +178,48 @@ def find_domain(taxonomy: TaxonomyBuilder | None) -> NumberDomain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedSource(DerivedSource):
-    """A source that a sample or techniques changed, which the manifest tells under its ``entry``."""
+    """A source changed by sampling or techniques, which the manifest describes under the key ``entry``."""
 
     entry: ClassVar[str]
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
-        """Return what everybody may know of the change."""
+        """Return the public description of the change."""
 
     @abstractmethod
     def concerns(self, columns: Collection[str]) -> bool:
-        """Whether other records, or other values of these columns, are counted than those that were given."""
+        """Whether the change affects which records, or which values of these columns, are counted."""
 
 
 def describe_changes(source: Source) -> dict[str, dict[str, object]]:
-    """Return the manifest's entries on the changes of a source; none if there are no changes."""
+    """Return the manifest's entries on the changes of a source."""
     return {layer.entry: layer.describe() for layer in layers(source) if isinstance(layer, ChangedSource)}
 
 
 def changes_before(source: Source, columns: Collection[str]) -> bool:
-    """Whether records were drawn or values of these columns changed before anything was counted."""
+    """Whether records were sampled or values of these columns changed before counting."""
     return any(isinstance(layer, ChangedSource) and layer.concerns(columns) for layer in layers(source))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreatedSource(ChangedSource):
-    """The rows of another source with some columns treated; the others come as they are."""
+    """The rows of another source with some columns treated and the others unchanged."""
 
     entry = "techniques"
     treatments: Mapping[str, Treatment]
-    identifiers: frozenset[str] = frozenset()  # columns whose tokens stand for persons
-    true: Mapping[str, str] = field(default_factory=dict)  # further columns: the true values of treated ones
+    identifiers: frozenset[str] = frozenset()  # columns whose tokens identify persons
+    true: Mapping[str, str] = field(default_factory=dict)  # additional columns with the true values of treated ones
 
     def describe(self) -> dict[str, object]:
-        """Return what everybody may know of each column's treatment."""
         return {
             name: treatment.describe() | ({"of": "identifier"} if name in self.identifiers else {})
             for name, treatment in self.treatments.items()
         }
 
     def concerns(self, columns: Collection[str]) -> bool:
-        """Whether one of these columns is treated."""
         return not self.treatments.keys().isdisjoint(columns)
 
     def findings(self) -> dict[str, dict[str, int]]:
-        """Return each treatment's counts for the evidence, which some have none of."""
         return {name: treatment.findings() for name, treatment in self.treatments.items()}
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -242,7 +236,7 @@ class TreatedSource(ChangedSource):
 
 
 def list_warnings(source: Source) -> list[str]:
-    """Return what the data holder should know of a source's treatments before they are published."""
+    """Return the warnings of a source's treatments."""
     treated = (layer for layer in layers(source) if isinstance(layer, TreatedSource))
     return [warning for layer in treated for one in layer.treatments.values() for warning in one.warnings()]
 
@@ -255,11 +249,11 @@ def treat(
     identifiers: Collection[str] = (),
     true: Mapping[str, str] | None = None,
 ) -> Source:
-    """Return the source with each of these columns treated; without techniques, as it is.
+    """Return the source with each of these columns treated.
 
-    *domains* are numbers that columns may hold, by what the policy declares; *identifiers* are columns whose tokens
-    stand for persons. Techniques look at the columns as they were given, so their order does not matter. *true* names
-    further columns, which have the given values of others.
+    *domains* are the numbers that the policy allows in columns; *identifiers* are columns whose tokens identify
+    persons. Techniques read the untreated columns, so their order does not matter. *true* maps the names of additional
+    columns to the columns whose untreated values they have.
     """
     if not techniques:
         return source
@@ -296,9 +290,9 @@ Remains = Literal["yes", "may not", "no"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether each of three risks remains, in the words of the Article 29 Working Party's opinion 05/2014, table 6."""
+    """Whether each of three risks remains, according to table 6 of the Article 29 Working Party's opinion 05/2014."""
 
-    technique: str  # as the opinion calls it
+    technique: str  # its name in the opinion
     singling_out: Remains
     linkability: Remains
     inference: Remains

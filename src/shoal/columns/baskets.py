@@ -1,4 +1,4 @@
-"""Set-valued data: a person's items as a few attributes that slicing can publish. See ``docs/transactions.md``."""
+"""Set-valued data: baskets of items become a few attributes that slicing can publish (``docs/transactions.md``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shoal.sources.columns import UNCHANGED, is_text
 from shoal.sources.opening import open_source
 from shoal.taxonomies.tree import Taxonomy
 
-NONE = "none"  # what an empty set is published as
+NONE = "none"  # the published value of an empty set
 
 
 class ItemOptions(Parameters):
@@ -34,26 +34,25 @@ class ItemOptions(Parameters):
     """
 
     separator: str = Field(
-        default=";", min_length=1, description="text between two items; blanks around items fall away"
+        default=";", min_length=1, description="text between two items; blanks around items are ignored"
     )
-    columns: int = Field(default=4, ge=1, description="groups of items that go together; each becomes an attribute")
-    sensitive: tuple[str, ...] = Field(default=(), description="items that nobody may be known to have")
+    columns: int = Field(default=4, ge=1, description="groups of associated items; each becomes an attribute")
+    sensitive: tuple[str, ...] = Field(default=(), description="items whose owners must not be disclosed")
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if any(character in self.separator for character in "\r\n\0"):
-            raise ValueError("separator must not end lines")
+            raise ValueError("separator must not contain line ends")
         for item in self.sensitive:
             if not item or item != item.strip() or self.separator in item:
                 raise ValueError(
-                    f"sensitive: {item!r} is no item: it is empty, has blanks around it or the separator in it"
+                    f"sensitive: {item!r} is not an item: it is empty, has blanks around it or the separator in it"
                 )
         if len(set(self.sensitive)) < len(self.sensitive):
             raise ValueError("sensitive: an item is listed twice")
         return self
 
     def quasi_names(self, name: str) -> tuple[str, ...]:
-        """Return the attributes of the groups."""
         return tuple(f"{name} {number}" for number in range(1, self.columns + 1))
 
     def sensitive_names(self, name: str) -> tuple[str, ...]:
@@ -64,7 +63,7 @@ class ItemOptions(Parameters):
 
 
 class Baskets(NamedTuple):
-    """The items of some texts, each once: text ``text[i]`` has the item ``names[item[i]]``.
+    """The distinct items of some texts: text ``text[i]`` has the item ``names[item[i]]``.
 
     Pairs ascend by text, then by item; the names are sorted.
     """
@@ -75,7 +74,7 @@ class Baskets(NamedTuple):
 
 
 def split_items(texts: pa.Array, separator: str) -> Baskets:
-    """Take texts apart; blanks around items and empty items fall away.
+    """Split texts into items, without surrounding blanks and empty items.
 
     >>> found = split_items(pa.array(["milk; bread", "", "milk;milk;"]), ";")
     >>> found.text.tolist(), found.item.tolist(), found.names.to_pylist()
@@ -86,14 +85,14 @@ def split_items(texts: pa.Array, separator: str) -> Baskets:
     text = np.asarray(pc.list_parent_indices(lists), dtype=np.int64)
     rank = np.asarray(pc.rank(coded.dictionary), dtype=np.int64) - 1
     item, names = rank[np.asarray(coded.indices)], coded.dictionary.sort()
-    if len(names) and names[0].as_py() == "":  # the empty text is first in the order
+    if len(names) and names[0].as_py() == "":  # the empty text sorts first
         text, item, names = text[item > 0], item[item > 0] - 1, names[1:]
     text, item = distinct_pairs(text, item, len(names))
     return Baskets(text, item, names)
 
 
 def distinct_pairs(owner: IntArray, item: IntArray, n_items: int) -> tuple[IntArray, IntArray]:
-    """Return each pair once, ascending by owner, then by item.
+    """Return the distinct pairs, ascending by owner, then by item.
 
     >>> owner, item = distinct_pairs(np.array([1, 0, 1]), np.array([2, 1, 2]), 3)
     >>> owner.tolist(), item.tolist()
@@ -106,7 +105,7 @@ def distinct_pairs(owner: IntArray, item: IntArray, n_items: int) -> tuple[IntAr
 
 
 def join_items(baskets: Baskets, chosen: BoolArray, n_texts: int, separator: str) -> pa.Array:
-    """Return (n_texts,) the chosen pairs of each text as one text, and ``none`` where there are none.
+    """Join the chosen items of each text and return (n_texts,) texts, ``none`` for those without items.
 
     >>> found = split_items(pa.array(["milk; bread", "tea"]), ";")
     >>> join_items(found, found.item < 2, 2, ";").to_pylist()
@@ -118,8 +117,8 @@ def join_items(baskets: Baskets, chosen: BoolArray, n_texts: int, separator: str
     return pc.if_else(pa.array(sizes == 0), NONE, pc.binary_join(lists, separator))
 
 
-FREQUENT = 300  # items that are clustered at most; the others join them
-RARE = 100  # an item in fewer than one of so many baskets goes with others by chance more than by custom
+FREQUENT = 300  # the largest number of items that are clustered; others join the clusters
+RARE = 100  # associations of an item that fewer than 1 in 100 baskets have are mostly random
 
 
 def item_counts(source: Source, name: str, separator: str) -> tuple[Counter[str], int]:
@@ -130,17 +129,17 @@ def item_counts(source: Source, name: str, separator: str) -> tuple[Counter[str]
         records = np.bincount(baskets.item, weights=people[baskets.text], minlength=len(baskets.names))
         counts.update(dict(zip(baskets.names.to_pylist(), records.astype(np.int64).tolist(), strict=True)))
         n_baskets += int(people.sum())
-    return +counts, n_baskets  # dictionaries of batches may have entries that no row has
+    return +counts, n_baskets  # dictionaries of batches may have unused entries
 
 
 def item_groups(
     source: Source, name: str, separator: str, counts: Counter[str], n_baskets: int, n_groups: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the items of *counts* in groups of which the members are bought together; items by name in each.
+    """Return the items of *counts* in groups of associated items, sorted by name in each group.
 
-    The most frequent items are clustered by PAM, with the distance 1 - phi^2 of "has it" and "does not", where phi^2 is
-    0 for items that avoid each other; every other item joins the group of the frequent one that it has the largest
-    phi^2 with. Groups come in the order of their most frequent items.
+    The most frequent items are clustered by PAM with the distance 1 - phi^2, where phi^2 is 0 for items that are
+    together less often than by chance. Every other item joins the group of the frequent item with which it has the
+    largest phi^2. Groups are ordered by their most frequent items.
     """
     items = sorted(counts, key=lambda item: (-counts[item], item))
     records = np.array([counts[item] for item in items], dtype=np.int64)
@@ -148,7 +147,7 @@ def item_groups(
     together = np.zeros((len(items), n_frequent), dtype=np.int64)
     for baskets, people in _batches(source, name, separator):
         rank = pc.index_in(baskets.names, value_set=pa.array(items, pa.string())).fill_null(-1)
-        place = np.asarray(rank, dtype=np.int64)[baskets.item]  # (n_pairs,) -1: of another item
+        place = np.asarray(rank, dtype=np.int64)[baskets.item]  # (n_pairs,) -1: not among *counts*
         _count_pairs(baskets.text[place >= 0], place[place >= 0], people, together)
     association = going_together(together, records, n_baskets)
     distances = 1.0 - association[:n_frequent]
@@ -161,7 +160,7 @@ def item_groups(
 
 
 def going_together(together: IntArray, records: IntArray, n_baskets: int) -> FloatArray:
-    """Return (n_items, n_frequent) phi^2 of items that are together more often than by chance, 0 for others.
+    """Return (n_items, n_frequent) phi^2 for items that occur together more often than by chance, otherwise 0.
 
     >>> going_together(np.array([[2, 0, 1], [0, 2, 1], [1, 1, 2]]), np.array([2, 2, 2]), 4)
     array([[1., 0., 0.],
@@ -177,7 +176,7 @@ def going_together(together: IntArray, records: IntArray, n_baskets: int) -> Flo
 
 
 def _batches(source: Source, name: str, separator: str) -> Iterator[tuple[Baskets, IntArray]]:
-    """Yield the different texts of each batch, taken apart, with how many records have each."""
+    """Yield the items of the distinct texts of each batch, and the number of records with each text."""
     for batch in source.batches([name], dictionary=[name]):
         column = batch.column(0)
         codes = np.asarray(column.indices.drop_null())
@@ -188,7 +187,7 @@ def _batches(source: Source, name: str, separator: str) -> Iterator[tuple[Basket
 def _count_pairs(
     text: NDArray[np.int64], item: NDArray[np.int64], people: NDArray[np.int64], together: NDArray[np.int64]
 ) -> None:
-    """Add the people who have both, for every item and every frequent one; pairs ascend by text."""
+    """Add the number of people who have both, for every item and every frequent item; pairs ascend by text."""
     start = 0
     while start < len(text):
         stop = start
@@ -203,7 +202,7 @@ def _count_pairs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unfolding:
-    """How the texts of one column become those of several: items by items' groups, the sensitive ones last.
+    """Splits the texts of one column into several columns by groups of items; the sensitive group is last.
 
     >>> basket = Unfolding("basket", ";", ("basket 1", "basket 2"), (("bread", "milk"), ("test",)))
     >>> [column.to_pylist() for column in basket.unfold(pa.array(["milk;test", "milk; bread"]))]
@@ -216,7 +215,7 @@ class Unfolding:
     groups: tuple[tuple[str, ...], ...]  # (n_names,) the items of each
 
     def unfold(self, texts: pa.Array) -> list[pa.Array]:
-        """Return what each text has of each group."""
+        """Return, for each group, the texts with only its items."""
         baskets = split_items(texts, self.separator)
         place = pc.index_in(baskets.names, value_set=pa.array([item for group in self.groups for item in group]))
         if place.null_count:
@@ -228,13 +227,13 @@ class Unfolding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnfoldedSource(DerivedSource):
-    """The rows of another source, with the attributes of baskets in place of the baskets."""
+    """The rows of another source, whose baskets are replaced by attributes."""
 
     unfoldings: tuple[Unfolding, ...]
 
     @classmethod
     def of(cls, source: Source, unfoldings: Sequence[Unfolding]) -> UnfoldedSource:
-        """Wrap a source, which has already turned texts that mean missing into nulls."""
+        """Wrap a source in which texts that mean missing are already null."""
         by_column = {unfolding.column: unfolding for unfolding in unfoldings}
         fields = []
         for field in source.schema:
@@ -258,7 +257,7 @@ class UnfoldedSource(DerivedSource):
 
 
 def unfold_column(source: Source, name: str, options: ItemOptions, tokens: frozenset[str]) -> Unfolding:
-    """Group the items of a column; *tokens* are texts that mean missing."""
+    """Group the items of a column; *tokens* are the texts that mean missing."""
     where = f"column {name!r} of {source.name}"
     kind = source.schema.field(name).type
     if not is_text(kind):
@@ -267,15 +266,15 @@ def unfold_column(source: Source, name: str, options: ItemOptions, tokens: froze
     reserved = [item for item in counts if item == NONE or item in tokens]
     if reserved:
         raise InputError(
-            f"{where} has {len(reserved)} items that are {NONE!r}, as empty sets are published, or texts that mean "
-            "missing; rename these items or leave them out"
+            f"{where} has {len(reserved)} items that are {NONE!r}, the value published for empty sets, or texts that "
+            "mean missing; rename or remove these items"
         )
     absent = [item for item in options.sensitive if item not in counts]
     if absent:
         raise PolicyError(
             f"{where}: no record has {len(absent)} of the {len(options.sensitive)} sensitive items "
             f"({', '.join(map(repr, absent[:5]))}{', ...' if len(absent) > 5 else ''}); a misspelled one would be "
-            "published as an ordinary item: correct it or take it off the list"
+            "published as an ordinary item: correct it or remove it from the list"
         )
     ordinary = Counter({item: number for item, number in counts.items() if item not in options.sensitive})
     if len(ordinary) < options.columns:
@@ -292,11 +291,10 @@ def unfold_column(source: Source, name: str, options: ItemOptions, tokens: froze
 def describe_items(
     source: Source, taxonomies: Mapping[str, Taxonomy], n_quasi: int, published: Callable[[int], IntArray]
 ) -> Mapping[str, Any]:
-    """Return what the manifest says of baskets: empty if there are none.
+    """Return the manifest's entries on baskets, which name only items of published records.
 
-    *taxonomies* are those of the attributes by name, the first *n_quasi* of which are quasi ones, and *published* tells
-    the leaves of an attribute that published records have. Only items of published records are named; what the others
-    had stays unknown.
+    *taxonomies* are the attributes' taxonomies by name, those of the *n_quasi* quasi attributes first. *published* maps
+    an attribute to the leaves that published records have.
     """
     if not isinstance(source, UnfoldedSource):
         return {}
@@ -322,11 +320,29 @@ def describe_items(
 def baskets(
     data: object, person: str, item: str, *, separator: str = ";", options: SourceOptions | None = None
 ) -> pa.Table:
-    """Gather a long table, one row for every person and item, into baskets: one row for every person.
+    """Convert a long table, with one row per person and item, into baskets, with one row per person.
 
-    *data* is whatever ``open_source`` reads. The result has the column *person*, in ascending order, and the column
-    *item* with the person's different items, sorted, with the *separator* between them. Rows without an
-    item say only that the person is there; rows without a person are refused.
+    The result has the column *person*, in ascending order, and the column *item* with the person's distinct items,
+    sorted and joined by the separator.
+
+    Parameters
+    ----------
+    data
+        Any source that shoal can read.
+    person, item
+        The columns of persons and items. Missing items are ignored, but their persons are kept.
+    separator
+        Text between two items.
+    options
+        Options for reading *data*.
+
+    Raises
+    ------
+    InputError
+        If a row has no person, or an item contains the separator.
+
+    Examples
+    --------
 
     >>> bought = pa.table({"customer": [2, 1, 2, 2], "product": ["tea", "milk", "bread", "tea"]})
     >>> baskets(bought, "customer", "product").to_pylist()

@@ -1,4 +1,4 @@
-"""Top and bottom coding: numbers beyond an edge become the edge."""
+"""Top and bottom coding: numbers beyond a limit are set to the limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from shoal.sources.base import Source
 from shoal.taxonomies.parse import decimal_numbers
 
 _BEYOND = {"bottom": "below", "top": "above"}
-_FEWEST_AT_EDGE = 3  # an edge from the data is published, and must not be the number of one or two people
+_FEWEST_AT_EDGE = 3  # a limit from the data is published and must not be the number of only one or two people
 
 
 class Shares(Parameters):
@@ -43,14 +43,14 @@ class Shares(Parameters):
 
 
 class Coding(Technique):
-    """No number is above the top or below the bottom: those that were stand at the edge.
+    """No number is above the top or below the bottom; numbers beyond are set to these limits.
 
-    With shares the edges are numbers of the data, each reached by at least that many records and by three of them;
-    that tells something of the data, and the description says so.
+    Shares derive the limits from the data, which the public description states. Each such limit is reached by at least
+    that share of the records and by at least three of them.
     """
 
     name = "coding"
-    title = "numbers beyond an edge put at the edge"
+    title = "numbers beyond a limit set to the limit"
     roles = ("quasi", "sensitive", "insensitive")
     keeps_owners = True
     determined: ClassVar[bool] = True
@@ -58,9 +58,9 @@ class Coding(Technique):
     top: int | float | None = Field(default=None, allow_inf_nan=False, description="the largest number published")
     bottom: int | float | None = Field(default=None, allow_inf_nan=False, description="the smallest number published")
     shares: Shares | None = Field(
-        default=None, description="edges from the data in place of declared ones, such as {top: 0.01}"
+        default=None, description="limits derived from the data instead of declared ones, such as {top: 0.01}"
     )
-    decimals: int = Field(default=0, ge=0, le=MOST_DECIMALS, description="decimals of what is published")
+    decimals: int = Field(default=0, ge=0, le=MOST_DECIMALS, description="decimals of published numbers")
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -68,7 +68,7 @@ class Coding(Technique):
         if (self.top, self.bottom, shares.top, shares.bottom) == (None,) * 4:
             raise ValueError("give top, bottom or both, as numbers or in shares")
         if None not in (self.top, shares.top) or None not in (self.bottom, shares.bottom):
-            raise ValueError("an edge is a number or comes from a share, not both")
+            raise ValueError("a limit is a number or comes from a share, not both")
         if self.top is not None and self.bottom is not None and self.bottom >= self.top:
             raise ValueError(f"top {self.top} must be above bottom {self.bottom}")
         return self
@@ -77,12 +77,11 @@ class Coding(Technique):
     def explain(cls, entry: Mapping[str, Any]) -> str:
         ends = [(word, plain_number(entry[end])) for end, word in _BEYOND.items() if end in entry]
         edges = " and ".join(f"numbers {word} {edge} were set to {edge}" for word, edge in ends)
-        origin = " The edges were looked up in the data." if entry["edges_from_data"] else ""
+        origin = " These limits were derived from the data." if entry["edges_from_data"] else ""
         return f"{edges}, and all are published {explain_decimals(entry)}.{origin}"
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """Everybody can cut at the edges."""
         return Trace(numbers=True, replay=partial(_cut_values, entry))
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
@@ -98,7 +97,7 @@ class Coding(Technique):
             if self.shares.bottom is not None:
                 bottom = _edge(steps, records, self.shares.bottom, f"{where}: bottom")
             if top is not None and bottom is not None and bottom >= top:
-                raise PolicyError(f"{where}: top and bottom coding meet; take smaller shares")
+                raise PolicyError(f"{where}: top and bottom coding meet; choose smaller shares")
         steps_of = {"top": top, "bottom": bottom}
         unit = 10**self.decimals
         edges = {name: step / unit if unit > 1 else step for name, step in steps_of.items() if step is not None}
@@ -115,13 +114,10 @@ def _cut_values(entry: Mapping[str, Any], values: pa.Array, published: object) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodingTreatment(NumberTreatment):
-    """Coding of one column."""
-
     top: int | None  # grid steps
     bottom: int | None
 
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:  # noqa: ARG002
-        """Cut at the edges."""
         return clamp(self.grid.steps(numbers, self.column), self.bottom, self.top)
 
 
@@ -134,21 +130,21 @@ def _count_steps(source: Source, column: str, grid: Grid) -> tuple[IntArray, Int
         steps, place = np.unique(np.concatenate([steps, found]), return_inverse=True)
         records = np.bincount(place, np.concatenate([records, counts]), len(steps)).astype(np.int64)
     if not len(steps):
-        raise InputError(f"column {column!r} has no numbers: every record is missing one")
+        raise InputError(f"column {column!r} has no numbers: all values are missing")
     return steps, records
 
 
 def _edge(steps: IntArray, records: IntArray, share: float, what: str) -> int:
-    """Return the first step from the outside at which at least the share of all records has been passed.
+    """Return the first step, from the outside, at or beyond which at least the share of all records lies.
 
-    An edge that hardly anybody reaches would be the extreme number of the data, and is refused.
+    A limit that only one or two records reach would disclose their numbers, and is refused.
     """
     least = math.ceil(Fraction(repr(share)) * int(records.sum()))
     passed = np.cumsum(records)
     place = int(np.searchsorted(passed, least))
     if passed[place] < _FEWEST_AT_EDGE:
         raise PolicyError(
-            f"{what}: fewer than {_FEWEST_AT_EDGE} records would be at the edge, which would give a number of theirs "
-            "away; take a larger share, or declare the edge"
+            f"{what}: fewer than {_FEWEST_AT_EDGE} records would be at the edge, which would disclose one of their "
+            "numbers; choose a larger share, or declare the limit"
         )
     return int(steps[place])

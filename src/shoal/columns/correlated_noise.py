@@ -1,4 +1,4 @@
-"""Correlated noise: several columns of numbers are moved by noise whose correlations are those of the numbers."""
+"""Correlated noise: noise on several columns with the same correlations as the numbers."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ from shoal.sources.base import Source
 
 
 class CorrelatedNoise(Technique):
-    """Noise of several columns whose covariance matrix is a share of that of the numbers.
+    """Noise on several columns, whose covariance matrix is proportional to that of the numbers.
 
     Kim, "A method for limiting disclosure in microdata based on random noise and transformation" (ASA Proceedings of
     the Section on Survey Research Methods, 1986); Tendick, "Optimal noise addition for preserving confidentiality in
-    multivariate data" (JSPI 27(3), 1991). Correlations between the columns stay as they are, and all variances grow by
-    the same share. Each row has one secret draw that its noise in all these columns follows from. What ``noise`` says
-    about grids and last digits holds here, too.
+    multivariate data" (JSPI 27(3), 1991). Correlations between the columns are preserved, and all variances grow
+    by the same share. The noise of a row in all these columns is derived from the same secret draws. Like ``noise``,
+    it is a whole number of grid steps.
     """
 
     name = "correlated-noise"
-    title = "numbers of several columns moved by noise of the same correlations"
+    title = "numbers of several columns changed by noise of the same correlations"
     roles = ("quasi", "sensitive", "insensitive")
     verdict = NOISE_ADDITION
 
     share: float = Field(
-        gt=0, le=10, allow_inf_nan=False, description="variance of the noise, as a share of that of the numbers"
+        gt=0, le=10, allow_inf_nan=False, description="variance of the noise as a share of the numbers' variance"
     )
     columns: tuple[str, ...] = Field(
-        min_length=1, description="the other columns of numbers, which have the same technique with this one among them"
+        min_length=1,
+        description="the other columns of numbers; each has the same technique, with this column among its columns",
     )
-    decimals: int = Field(default=0, ge=0, le=MOST_DECIMALS, description="decimals of what is published")
+    decimals: int = Field(default=0, ge=0, le=MOST_DECIMALS, description="decimals of published numbers")
     edges: Literal["clamp", "reflect"] | None = Field(
         default=None,
-        description="what becomes of noise that leads out of the domain that a taxonomy of intervals declares: clamp "
-        "puts the number at the edge, reflect turns back at it",
+        description="treatment of numbers outside the domain that a taxonomy of intervals declares: clamp sets them to "
+        "the bound, reflect mirrors them at it",
     )
 
     @property
@@ -56,23 +57,22 @@ class CorrelatedNoise(Technique):
     def explain(cls, entry: Mapping[str, Any]) -> str:
         others = join_words([code(name) for name in entry["columns"]])
         return (
-            f"{Noise.explain(entry)} Its noise has the same correlations with that of {others} as the numbers have, "
-            f"and {100 * entry['share']:.6g}% of their variance."
+            f"{Noise.explain(entry)} The noise is correlated with the noise of {others} as the numbers are, and has "
+            f"{100 * entry['share']:.6g}% of their variance."
         )
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """Numbers are usually as far away as the noise is wide."""
         return Noise.trace(entry)
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
         shares = ", ".join(f"{1 + entry['share']:.6g} for {name}" for name, entry in entries.items())
-        leaves = "- Correlated noise leaves means, and correlations between the columns that have it, as they are; "
-        return [leaves + f"variances and covariances are too large: divide them by {shares}."]
+        advice = "- Correlated noise preserves means, and correlations between the columns that have it; variances and "
+        return [f"{advice}covariances are too large: divide them by {shares}."]
 
     def check_others(self, column: str, techniques: Mapping[str, Technique]) -> None:
-        """All columns of the set must say the same of it, or their noise would not be correlated."""
+        """Refuse columns that do not all declare the same share and set; their noise would not be correlated."""
         every = {column, *self.columns}
         for name in self.columns:
             other = techniques.get(name)
@@ -80,7 +80,7 @@ class CorrelatedNoise(Technique):
             if not same:
                 raise PolicyError(
                     f"column {column!r}: correlated-noise with {name!r} needs the same technique on that column, with "
-                    "the same share and with all the others as its columns"
+                    "the same share and all the other columns"
                 )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:
@@ -92,7 +92,9 @@ class CorrelatedNoise(Technique):
         spreads = numbers[complete].std(axis=0)
         constant = [name for name, spread in zip(names, spreads, strict=True) if spread == 0]
         if constant:
-            raise InputError(f"column {constant[0]!r} has one number only, so that no noise can be in proportion to it")
+            raise InputError(
+                f"column {constant[0]!r} has only one number, so no noise can be proportional to its variance"
+            )
         own = names.index(column)
         deviation = float(f"{np.sqrt(self.share) * spreads[own]:.3g}")
         try:
@@ -109,25 +111,24 @@ class CorrelatedNoise(Technique):
 
 
 def find_loadings(correlations: FloatArray) -> FloatArray:
-    """Return (n, n) a matrix that makes of independent numbers of variance 1 such ones with these correlations.
+    """Return (n, n) a matrix that maps independent numbers of variance 1 to numbers with these correlations.
 
     >>> loadings = find_loadings(np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> bool(np.allclose(loadings @ loadings.T, [[1.0, 0.5], [0.5, 1.0]]))
     True
     """
-    values, vectors = np.linalg.eigh(correlations)  # columns that follow from each other leave some values at 0
+    values, vectors = np.linalg.eigh(correlations)  # linearly dependent columns have eigenvalues of 0
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorrelatedTreatment(NoiseTreatment):
-    """Noise of one column, from draws that several columns have in common."""
+    """Noise of one column, derived from draws that several columns share."""
 
     randoms: tuple[RowRandom, ...]  # of independent draws
-    loadings: FloatArray  # (n_draws,) how much of each is in this column's noise
+    loadings: FloatArray  # (n_draws,) the weight of each draw in this column's noise
 
     def draw(self, first_row: int, n_rows: int) -> IntArray:
-        """Return (n_rows,) the noise of rows."""
         total = np.zeros(n_rows)
         for random, loading in zip(self.randoms, self.loadings.tolist(), strict=True):
             total += loading * random.draw(first_row, n_rows, normal)

@@ -1,4 +1,4 @@
-"""Keys of pseudonyms: their files, and tokens that a key turns back into values (AES-SIV, RFC 5297)."""
+"""Key files of pseudonyms, and tokens that a key decrypts to values (AES-SIV, RFC 5297)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from shoal.sources.opening import open_source
 from shoal.sources.writers import Format, open_writer
 
 KEY_BYTES = 32
-PUBLIC = "public"  # the folder of a release that is made to be shared
+PUBLIC = "public"  # the folder of a release that is shared
 _MOST_BYTES = 4096
-_FEWEST_DISTINCT = 16  # 32 random bytes have fewer with a chance of about 1e-11
+_FEWEST_DISTINCT = 16  # 32 random bytes have fewer with a probability of about 1e-11
 
 
 def new_key(path: Path) -> None:
-    """Write a new key of 32 random bytes to a file that did not exist and that only its owner may read."""
+    """Write a new key of 32 random bytes to a new file that only its owner may read."""
     key = os.urandom(KEY_BYTES)
     while weakness(key) is not None:
         key = os.urandom(KEY_BYTES)
@@ -37,11 +37,11 @@ def new_key(path: Path) -> None:
 
 
 def write_key(path: Path, key: bytes) -> None:
-    """Write a key to a file that did not exist and that only its owner may read."""
+    """Write a key to a new file that only its owner may read."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     except FileExistsError:
-        raise UsageError(f"{path} exists; a key is never written over, for its use would be lost") from None
+        raise UsageError(f"{path} exists; keys are never overwritten, because their tokens would be lost") from None
     except OSError as error:
         raise UsageError(f"cannot write the key {path}: {error.strerror or 'input or output error'}") from None
     with os.fdopen(file, "wb") as out:
@@ -51,9 +51,9 @@ def write_key(path: Path, key: bytes) -> None:
 
 
 def refuse_public(path: Path) -> None:
-    """Raise if a file would stand in a folder that is made to be shared."""
+    """Raise if a file would be in a public folder."""
     if _is_public(path):
-        raise UsageError(f"{path} would be in a folder named {PUBLIC!r}, which is for everybody; choose another place")
+        raise UsageError(f"{path} would be in a folder named {PUBLIC!r}, which is shared; choose another place")
 
 
 def _is_public(path: Path) -> bool:
@@ -61,33 +61,33 @@ def _is_public(path: Path) -> bool:
 
 
 def read_key(path: Path) -> bytes:
-    """Return the bytes of a key file; one that others may read or that could be guessed is refused."""
+    """Return the bytes of a key file; refuse one that others may read or could guess."""
     if _is_public(path):
         raise InputError(
-            f"the key {path} is in a folder named {PUBLIC!r}, which is for everybody; move it, or make a new one if "
+            f"the key {path} is in a folder named {PUBLIC!r}, which is shared; move it, or create a new one if "
             "others have seen it"
         )
     try:
         key = read_private(path)
     except OSError as error:
         reason = error.strerror or "input or output error"
-        raise InputError(f"cannot read the key {path}: {reason}; `shoal key new` makes one") from None
+        raise InputError(f"cannot read the key {path}: {reason}; `shoal key new` creates one") from None
     weak = weakness(key)
     if weak is not None:
-        raise InputError(f"the key {path} {weak}; `shoal key new` makes a key that nobody can guess")
+        raise InputError(f"the key {path} {weak}; `shoal key new` creates a key that cannot be guessed")
     return key
 
 
 def read_private(path: Path) -> bytes:
-    """Return the first bytes of a file, more than a key has; one that others may read or change is refused."""
+    """Return the first bytes of a file, up to one more than a key may have; refuse one that others may access."""
     with path.open("rb") as file:
         if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-            raise InputError(f"the key {path} may be read or changed by others; take that away with chmod 600")
+            raise InputError(f"the key {path} may be read or changed by others; restrict access with chmod 600")
         return file.read(_MOST_BYTES + 1)
 
 
 def weakness(key: bytes) -> str | None:
-    """Say why bytes could be guessed, as far as looking at them can tell; None if nothing speaks against them.
+    """Return a visible reason why a key could be guessed; None if there is none.
 
     >>> weakness(b"correct horse battery staple, and more")
     'is text, which people choose badly'
@@ -97,7 +97,7 @@ def weakness(key: bytes) -> str | None:
     if len(key) < KEY_BYTES:
         return f"has {len(key)} bytes and needs {KEY_BYTES}"
     if len(key) > _MOST_BYTES:
-        return f"has more than {_MOST_BYTES} bytes and is no key"
+        return f"has more than {_MOST_BYTES} bytes and is not a key"
     if _is_text(key):
         return "is text, which people choose badly"
     if len(set(key)) < _FEWEST_DISTINCT:
@@ -116,11 +116,11 @@ def _is_text(key: bytes) -> bool:
     return all(character.isprintable() or character.isspace() for character in text)
 
 
-_PADDED = 16  # bytes; a token tells the length of its value only up to this
+_PADDED = 16  # bytes; tokens disclose the lengths of values only in multiples of this
 
 
 def seal_tokens(key: bytes, domain: str) -> Callable[[list[str]], pa.Array]:
-    """Return a function from texts to tokens that :func:`open_tokens` takes back."""
+    """Return a function from texts to tokens, which :func:`open_tokens` inverts."""
     cipher, bound = _cipher(key), [domain.encode()]
 
     def rewrite(values: list[str]) -> pa.Array:
@@ -133,7 +133,7 @@ def seal_tokens(key: bytes, domain: str) -> Callable[[list[str]], pa.Array]:
 
 
 def open_tokens(tokens: pa.Array, key: bytes, domain: str) -> pa.Array:
-    """Return the texts of tokens; one of another key or domain, or one that was changed, is refused."""
+    """Return the texts of tokens; refuse tokens of other keys or domains, and changed ones."""
     cipher, bound = _cipher(key), [domain.encode()]
     invalid = importlib.import_module("cryptography.exceptions").InvalidTag
     coded = tokens.dictionary_encode()
@@ -159,7 +159,7 @@ def _cipher(key: bytes) -> Any:
         raise UsageError(
             "reversible pseudonyms need the package cryptography: pip install 'shoal[pseudonyms]'"
         ) from None
-    # A key of its own: the same key file may also be that of tokens that cannot be taken back.
+    # A derived key, because the same key file may also be used for irreversible tokens.
     return ciphers.AESSIV(hmac.digest(key, b"shoal reversible pseudonyms", "sha512"))
 
 

@@ -1,4 +1,4 @@
-"""Masking: made-up values of a familiar form in place of identifiers."""
+"""Masking: invented values of a familiar form replace identifiers."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from shoal.core.randomness import Chance
 from shoal.sources.base import Source
 
 _DIGITS = tuple("0123456789")
-Choices = Sequence[Sequence[str]]  # texts to choose from, for one place of a value after the other
+Choices = Sequence[Sequence[str]]  # the possible texts of each part of a value
 
 
 class Masking(Technique):
-    """Every value becomes one of a public form that is drawn at random and has nothing to do with it.
+    """Every value is replaced by a random value of a public form, independent of the original.
 
-    Equal values do not become equal ones: where rows of one person must stay together, take a pseudonym or a token.
+    Equal values get different replacements. To keep the rows of a person together, use a pseudonym or a token.
 
     >>> Masking(kind="phone").choices[-1]
     ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """
 
     name = "masking"
-    title = "made-up names, addresses or numbers in place of identifiers"
+    title = "identifiers replaced by invented names, addresses or numbers"
     roles = ("identifier",)
     makes_tokens = True
     consistent = False
 
-    kind: Literal["name", "email", "phone", "number"] = Field(description="what made-up values look like")
+    kind: Literal["name", "email", "phone", "number"] = Field(description="the form of the invented values")
     length: int = Field(default=8, ge=1, le=12, description="digits of numbers")
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if self.kind != "number" and "length" in self.model_fields_set:
-            raise ValueError("length is for the kind number")
+            raise ValueError("length applies to the kind number only")
         return self
 
     @property
     def choices(self) -> Choices:
-        """What a value is put together from, all of it equally likely."""
+        """The parts of a value; the choices for each part are equally likely."""
         if self.kind == "number":
             return [_DIGITS[1:], *[_DIGITS] * (self.length - 1)]
-        if self.kind == "phone":  # numbers from 555-0100 to 555-0199 are kept for fiction
+        if self.kind == "phone":  # numbers from 555-0100 to 555-0199 are reserved for fiction
             return [("+1 ",), _DIGITS[2:], _DIGITS[:9], _DIGITS, ("-555-01",), _DIGITS, _DIGITS]
-        if self.kind == "email":  # RFC 2606 keeps the domain for examples
+        if self.kind == "email":  # RFC 2606 reserves the domain for examples
             given, family = ([name.lower() for name in names] for names in (GIVEN_NAMES, FAMILY_NAMES))
             return [given, (".",), family, _DIGITS, _DIGITS, ("@example.org",)]
         return [GIVEN_NAMES, (" ",), FAMILY_NAMES]
@@ -62,8 +62,8 @@ class Masking(Technique):
     def explain(cls, entry: Mapping[str, Any]) -> str:
         what = {"name": "names", "email": "e-mail addresses", "phone": "telephone numbers"}
         return (
-            f"made-up {what.get(entry['kind'], 'numbers')} stand in place of an identifier. They were drawn at random "
-            "and mean nothing: equal ones need not be one person's, and different ones may be."
+            f"invented {what.get(entry['kind'], 'numbers')} replace an identifier. They were drawn at random and are "
+            "meaningless: equal ones may belong to different persons, and different ones to the same person."
         )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
@@ -73,7 +73,7 @@ class Masking(Technique):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskedTreatment(Treatment):
-    """Draws a value for each row that has one."""
+    """Draws a value for each row whose identifier is not missing."""
 
     choices: Choices
     random: RowRandom

@@ -1,4 +1,4 @@
-"""Noise on numbers: Laplace or Gaussian, on a grid, inside a declared domain."""
+"""Laplace or Gaussian noise on numbers, on a grid, inside a declared domain."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from shoal.sources.base import Source
 
 Edges = Literal["clamp", "reflect", "redraw"]
 _AT_THE_EDGE: dict[Edges, str] = {
-    "clamp": "what noise led beyond stands at the edge",
-    "reflect": "noise that led beyond was turned back",
-    "redraw": "noise that led beyond was drawn anew",
+    "clamp": "numbers beyond were set to the bound at the edge",
+    "reflect": "numbers beyond were mirrored at the bound",
+    "redraw": "noise that led beyond was drawn again",
 }
-_WIDEST = 2.0**40  # grid steps of noise; floats have digits left beyond that
-_MOST_DOMAINS = 4  # noise so many times as wide as the domain would be redrawn for ever, or tell of its edges only
+_WIDEST = 2.0**40  # grid steps of noise, well within the precision of floats
+_MOST_DOMAINS = 4  # wider noise, in domain widths, would be redrawn very often or leave little more than the bounds
 
 
 class Laplace(Parameters):
@@ -43,30 +43,30 @@ class Gaussian(Parameters):
 
 
 class Noise(Technique):
-    """Every record's number is moved by a random amount of mean 0, each on its own and the same amount for nobody.
+    """Independent random noise of mean 0 is added to each record's number.
 
-    The noise is a whole number of grid steps drawn from one distribution whatever the value, so no last digits of a
-    float tell the value (Mironov, "On significance of the least significant bits", CCS 2012). This is perturbation
-    and no differential privacy: a record is published as one record, and all the others beside it.
+    The noise is a whole number of grid steps, whose distribution does not depend on the value: the last digits of a
+    float disclose nothing (Mironov, "On significance of the least significant bits", CCS 2012). This is perturbation,
+    not differential privacy, because each record is still published.
 
     >>> Noise(laplace={"scale": 2}, min=0, max=120, edges="redraw").edges
     'redraw'
     """
 
     name = "noise"
-    title = "numbers moved by random amounts"
+    title = "numbers changed by random amounts"
     roles = ("quasi", "sensitive", "insensitive")
     verdict = NOISE_ADDITION
 
     laplace: Laplace | None = Field(default=None, description="Laplace noise; give this or gaussian")
     gaussian: Gaussian | None = Field(default=None, description="normal noise")
-    decimals: int = Field(default=0, ge=0, le=MOST_DECIMALS, description="decimals of what is published")
+    decimals: int = Field(default=0, ge=0, le=MOST_DECIMALS, description="decimals of published numbers")
     min: int | float | None = Field(default=None, allow_inf_nan=False, description="the smallest number of the domain")
     max: int | float | None = Field(default=None, allow_inf_nan=False, description="the largest number of the domain")
     edges: Edges | None = Field(
         default=None,
-        description="what becomes of noise that leads out of the domain: clamp puts the number at the edge, reflect "
-        "turns back at it, redraw takes new noise until it stays inside",
+        description="treatment of numbers outside the domain: clamp sets them to the bound, reflect mirrors them at "
+        "it, redraw draws new noise until they are inside",
     )
 
     @classmethod
@@ -79,19 +79,18 @@ class Noise(Technique):
         ends = [f"{word} {plain_number(entry[end])}" for end, word in words.items() if end in entry]
         inside = f" All are {' and '.join(ends)}: {_AT_THE_EDGE[entry['edges']]}." if ends else ""
         return (
-            f"numbers were moved by {noise}, each record's on its own, and published {explain_decimals(entry)}. They "
-            f"are not the original ones.{inside} This is no differential privacy."
+            f"numbers were changed by {noise}, independently for each record, and published {explain_decimals(entry)}. "
+            f"They are not the original ones.{inside} This is not differential privacy."
         )
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """Numbers are usually as far away as the noise is wide."""
         noise = entry.get("laplace") or entry.get("gaussian") or {}
         return Trace(blur=float(noise.get("scale", noise.get("sd", 0.0))), numbers=True)
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Say by how much noise makes variances too large, where no edge turned it back."""
+        """State by how much the noise increases variances if no bound clipped it."""
         variances = []
         for name, entry in entries.items():
             if "min" not in entry and "max" not in entry:
@@ -99,11 +98,8 @@ class Noise(Technique):
                 variances.append(f"{square:,.6g} for {json.dumps(name, ensure_ascii=False)}")
         if not variances:
             return []
-        return [
-            "- Noise leaves means right and makes variances too large: take off "
-            + ", ".join(variances)
-            + ". It draws the slope of a regression on such a column towards 0."
-        ]
+        advice = f"- Noise preserves means and increases variances: subtract {', '.join(variances)}."
+        return [advice + " It biases the slope of a regression on such a column towards 0."]
 
     @property
     def width(self) -> float:
@@ -115,15 +111,15 @@ class Noise(Technique):
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if (self.laplace is None) == (self.gaussian is None):
-            raise ValueError("say either laplace: {scale: ...} or gaussian: {sd: ...}")
+            raise ValueError("give either laplace: {scale: ...} or gaussian: {sd: ...}")
         steps = self.width * 10.0**self.decimals
         if steps < 1:
             raise ValueError(
                 f"noise of width {self.width:g} is less than one step of {self.decimals} decimals: most values would "
-                "stay as they are; take more noise or more decimals"
+                "not change; use more noise or more decimals"
             )
         if steps > _WIDEST:
-            raise ValueError(f"noise of width {self.width:g} is too wide for {self.decimals} decimals; take less")
+            raise ValueError(f"noise of width {self.width:g} is too wide for {self.decimals} decimals; use less noise")
         if self.min is not None and self.max is not None and self.min >= self.max:
             raise ValueError(f"max {self.max} must be above min {self.min}")
         self._check_edges(NumberDomain(self.min, self.max))
@@ -131,15 +127,13 @@ class Noise(Technique):
 
     def _check_edges(self, domain: NumberDomain) -> None:
         if domain.ends and self.edges is None:
-            raise ValueError(
-                "noise has no ends but the domain has: say what happens at its edges, edges: clamp, reflect or redraw"
-            )
+            raise ValueError("noise can leave the bounded domain: give edges: clamp, reflect or redraw")
         if domain.low is not None and domain.high is not None:
             span = domain.high - domain.low
             if self.width > _MOST_DOMAINS * span:
                 raise ValueError(
-                    f"noise of width {self.width:g} would hardly ever stay in a domain of width {span:g}, and leave "
-                    "nothing of the values; take less"
+                    f"noise of width {self.width:g} would hardly ever stay in a domain of width {span:g} and leave "
+                    "little of the values; use less noise"
                 )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> NoiseTreatment:  # noqa: ARG002

@@ -20,11 +20,11 @@ from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.scales import exact
 
 MOST_DECIMALS = 9
-FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
+FARTHEST = 2.0**52  # grid steps from 0; floats cannot represent all larger ones
 
 
 def decimals_of(number: Number) -> int:
-    """Return how many decimals it takes to write a number down.
+    """Return the number of decimals of a number.
 
     >>> decimals_of(5), decimals_of(0.25), decimals_of(1e-3)
     (0, 2, 3)
@@ -37,7 +37,7 @@ def decimals_of(number: Number) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The multiples of 10**-decimals; what is published is one of them and tells nothing of the digits beyond."""
+    """The multiples of 10**-decimals. Published numbers are among them and disclose no further digits."""
 
     decimals: int
 
@@ -62,20 +62,20 @@ class Grid:
         return int(step)
 
     def numbers(self, steps: IntArray, valid: BoolArray) -> pa.Array:
-        """Return the column: one correctly rounded division, so that equal steps give equal floats."""
+        """Return the column; a single correctly rounded division maps equal steps to equal floats."""
         values: Any = steps if not self.decimals else steps / 10.0**self.decimals
         return pa.array(values, type=self.kind, mask=~valid)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberTreatment(Treatment):
-    """Rewrites numbers; texts that are none are refused."""
+    """Rewrites numbers; other texts are refused."""
 
     grid: Grid
 
     @abstractmethod
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:
-        """Return (n_rows,) the treated numbers as steps of the grid; rows that are not valid do not matter."""
+        """Return (n_rows,) the treated numbers as grid steps; those of invalid rows are ignored."""
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
         numbers, valid = column_numbers(column, self.column)
@@ -83,13 +83,13 @@ class NumberTreatment(Treatment):
 
 
 def clamp(steps: IntArray, low: int | None, high: int | None) -> IntArray:
-    """Return numbers within two ends, None where there is none."""
+    """Limit numbers to bounds, of which None means no bound."""
     steps = steps if low is None else np.maximum(steps, low)
     return steps if high is None else np.minimum(steps, high)
 
 
 def column_numbers(column: pa.Array, name: str) -> tuple[FloatArray, BoolArray]:
-    """Return (n_rows,) numbers and whether each row has one; a value that is no finite number is refused."""
+    """Return (n_rows,) numbers and whether each row has one; refuse values that are not finite numbers."""
     if not pa.types.is_dictionary(column.type):
         numbers, valid = decimal_numbers(column)
         strange = int(len(column) - column.null_count - valid.sum())
@@ -101,14 +101,14 @@ def column_numbers(column: pa.Array, name: str) -> tuple[FloatArray, BoolArray]:
         valid = indices >= 0
     if strange:
         raise InputError(
-            f"column {name!r} has {count_noun(strange, 'value')} that can be read as no number, which this technique "
-            "needs; swapping and permutation take values of any kind"
+            f"column {name!r} has {count_noun(strange, 'value')} that cannot be read as a number, but this technique "
+            "needs numbers; swapping and permutation accept values of any kind"
         )
     return numbers, valid
 
 
 def read_numbers(source: Source, names: Sequence[str]) -> FloatArray:
-    """Return (n_rows, n_columns) the numbers of columns, NaN where one is missing; other values are refused."""
+    """Return (n_rows, n_columns) the numbers of columns, NaN if missing; refuse other values."""
     dictionaries, codes = encode_columns(source.batches(list(names), dictionary=list(names)))
     found = []
     for name, dictionary, own in zip(names, dictionaries, codes, strict=True):
@@ -118,7 +118,7 @@ def read_numbers(source: Source, names: Sequence[str]) -> FloatArray:
 
 
 def correlate(numbers: FloatArray) -> FloatArray:
-    """Return (n_columns, n_columns) the correlations of (n_rows, n_columns) numbers; 0 with a constant column."""
+    """Return (n_columns, n_columns) the correlations of (n_rows, n_columns) numbers, 0 for constant columns."""
     centred = numbers - numbers.mean(axis=0)
     spread = np.sqrt((centred**2).mean(axis=0))
     scaled = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
@@ -128,9 +128,10 @@ def correlate(numbers: FloatArray) -> FloatArray:
 
 
 def within(domain: NumberDomain, column: str, **ends: Number | None) -> NumberDomain:
-    """Return the ends of a technique, else those of the attribute's taxonomy, which the former must not leave.
+    """Return the bounds of a technique or, for those not given, of the attribute's taxonomy.
 
-    *ends* are the lower and the upper one, by the names of the technique's parameters.
+    *ends* are the technique's lower and upper bound, in this order, by their parameter names. They must lie within the
+    taxonomy's bounds.
     """
     for name, number in ends.items():
         if number is not None and domain.low is not None and number < domain.low:

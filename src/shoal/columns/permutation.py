@@ -1,4 +1,4 @@
-"""Permutation and swapping: the values of a column change places between rows."""
+"""Permutation and swapping: the values of a column are moved between rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MANY_ALONE = 0.05  # of the rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedRows:
-    """A column as codes, and which rows have the same values in some others."""
+    """A column as codes, and the groups of rows that agree in some other columns."""
 
     column: str
     values: pa.Array  # value i has code i + 1; 0 is missing
@@ -37,9 +37,9 @@ class CodedRows:
 
 
 def read_codes(source: Source, column: str, within: Sequence[str]) -> CodedRows:
-    """Read a column and those it is grouped by in one pass; missing is a value like others here.
+    """Read a column and those that define groups in one pass; missing values are ordinary values here.
 
-    Groups of one record each are refused: no value could be moved, and the release would say that they were.
+    If all groups have a single record, no value could be moved, and the column is refused.
     """
     names = [column, *within]
     dictionaries, (codes, *others) = encode_columns(source.batches(names, dictionary=names))
@@ -49,7 +49,7 @@ def read_codes(source: Source, column: str, within: Sequence[str]) -> CodedRows:
         n_groups = len(first)
         if n_groups == len(codes):
             raise PolicyError(
-                f"column {column!r}: every record is alone in its group, so that no value can be moved; let records "
+                f"column {column!r}: every record is alone in its group, so no value can be moved; let records "
                 f"agree in fewer columns than {', '.join(map(repr, within))}"
             )
     return CodedRows(column, dictionaries[0].values, codes, groups, n_groups)
@@ -64,7 +64,7 @@ class MovedTreatment(Treatment):
     found: dict[str, int]
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
-        """Return the rows' new values; the old ones are not looked at."""
+        """Return the new values of the rows, whatever the old ones are."""
         codes = self.codes[first_row : first_row + len(column)]
         if len(codes) < len(column):
             raise InputError(f"column {self.column!r} changed while it was being read; nothing was published")
@@ -78,14 +78,14 @@ class MovedTreatment(Treatment):
         if alone <= _MANY_ALONE * len(self.codes):
             return ()
         warning = (
-            f"column {self.column!r}: {alone:,} of {len(self.codes):,} records are alone in their group and keep their "
-            f"value, so that {self.said['technique']} hides less than it says; let records agree in fewer columns"
+            f"column {self.column!r}: {alone:,} of {len(self.codes):,} records are alone in their group and keep "
+            f"their value despite {self.said['technique']}; let records agree in fewer columns"
         )
         return (warning,)
 
 
 class MovingTechnique(Technique):
-    """Values change places between the records of a group."""
+    """A technique that moves values between the records of a group."""
 
     roles = ("quasi", "sensitive", "insensitive")
     verdict = SUBSTITUTION
@@ -106,7 +106,7 @@ class MovingTechnique(Technique):
 
 
 class Permutation(MovingTechnique):
-    """Every row gets the value of a random row of its group, each value exactly once: all orders are equally likely."""
+    """The values of each group of rows are permuted; all permutations are equally likely."""
 
     name = "permutation"
     title = "values permuted between the records of a group"
@@ -118,13 +118,12 @@ class Permutation(MovingTechnique):
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
         return (
-            f"values were permuted{explain_groups(entry)}. No value was made up, but in a row it is as good as "
-            "always another person's."
+            f"values were permuted{explain_groups(entry)}. All values occur in the source, but almost every row has "
+            "another person's."
         )
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """All values stand in other rows."""
         return Trace(moved=1.0, within=tuple(entry.get("within", ())))
 
     @property
@@ -132,7 +131,6 @@ class Permutation(MovingTechnique):
         return self.within
 
     def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:
-        """Put the rows of each group in random order."""
         _, places = kernels.group_items(rows.groups, rows.n_groups)
         origin = np.empty(len(rows.codes), dtype=np.int64)
         origin[places] = chance.order_within(rows.groups, rows.n_groups)
@@ -140,14 +138,13 @@ class Permutation(MovingTechnique):
 
 
 def explain_groups(entry: Mapping[str, Any]) -> str:
-    """Say among which records values were moved."""
     if not entry["within"]:
         return " among all records"
     return f" among records that agree in {join_words([code(name) for name in entry['within']])}"
 
 
 class Swapping(MovingTechnique):
-    """A random share of the records of each group exchange the column's value with a random other one of the group.
+    """A random share of the records of each group exchange their values in random pairs.
 
     Dalenius and Reiss, "Data-swapping: a technique for disclosure control", JSPI 6(1), 1982.
     """
@@ -164,12 +161,11 @@ class Swapping(MovingTechnique):
     def explain(cls, entry: Mapping[str, Any]) -> str:
         return (
             f"about {100 * entry['share']:.6g}% of the records exchanged their values in pairs{explain_groups(entry)}. "
-            "No value was made up, but in a row it may be another person's."
+            "All values occur in the source, but a row may have another person's."
         )
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """A share of the values stands in other rows."""
         return Trace(moved=float(entry["share"]), within=tuple(entry.get("within", ())))
 
     @property
@@ -177,9 +173,9 @@ class Swapping(MovingTechnique):
         return self.within
 
     def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:
-        """Choose the pairs: neighbours in a random order of each group, the first ones of it.
+        """Pair neighbours in a random order of each group, beginning with the first.
 
-        The number of pairs is rounded up or down at random, so that small groups take part as often as large ones.
+        The number of pairs is rounded up or down at random, which gives small groups the same share as large ones.
         """
         order = chance.order_within(rows.groups, rows.n_groups)
         sizes = np.bincount(rows.groups, minlength=rows.n_groups)

@@ -23,18 +23,18 @@ from shoal.sources.base import Source
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.scales import exact
 
-UNITS = 10**9  # probabilities are multiples of 1 / UNITS, so that what is published is exactly what was drawn by
-MOST_ENTRIES = 100_000  # of all matrices together, for they are published
-_FEWEST = 3  # records of a value, below which the exact share tells of single people
+UNITS = 10**9  # probabilities are multiples of 1 / UNITS, and draws use exactly the published ones
+MOST_ENTRIES = 100_000  # of all matrices together, because they are published
+_FEWEST = 3  # records of a value, below which the exact share discloses single people
 _MANY_UNCHANGED = 0.05  # of the rows
 
 
 class Pram(Technique):
-    """Every record's value is kept or replaced at random, each on its own, by a transition matrix that is published.
+    """Each record's value is independently kept or replaced at random, by a published transition matrix.
 
     Gouweleeuw, Kooiman, Willenborg and de Wolf, "Post randomisation for statistical disclosure control: theory and
-    implementation", Journal of Official Statistics 14(4), 1998. An invariant matrix R has p R = p for the shares p of
-    the values, so that expected frequencies are those of the data.
+    implementation", Journal of Official Statistics 14(4), 1998. An invariant matrix R satisfies p R = p for the shares
+    p of the values: expected frequencies equal those of the data.
 
     >>> Pram(keep=0.8, invariant=True, strata=("region",)).needs
     ('region',)
@@ -43,24 +43,24 @@ class Pram(Technique):
     name = "pram"
     title = "values replaced at random by a published transition matrix"
     roles = ("quasi", "sensitive", "insensitive")
-    verdict = NOISE_ADDITION  # whose counterpart for categories its authors call it
+    verdict = NOISE_ADDITION  # its authors describe it as noise addition for categories
 
     keep: float | None = Field(
         default=None,
         gt=0,
         lt=1,
-        description="probability with which a value stays; otherwise one is drawn from all values of the column, each "
-        "as likely as the others or, if invariant, as likely as it is frequent, which may be the same value again",
+        description="probability with which a value stays; otherwise a value, possibly the same, is drawn from all "
+        "values of the column, uniformly or, if invariant, by their frequencies",
     )
     matrix: dict[str, dict[str, float]] | None = Field(
         default=None,
-        description="in place of keep: for each value the probabilities of the values that it becomes, which must add "
-        "up to 1; those left out are 0",
+        description="instead of keep: for each value, the probabilities of its replacements, which must add up to 1; "
+        "omitted ones are 0",
     )
     invariant: bool = Field(
         default=False,
-        description="whether expected frequencies are those of the data; a matrix is followed by its reversal by "
-        "Bayes' theorem. The published matrix then tells the exact frequencies",
+        description="whether expected frequencies equal those of the data; a given matrix is then followed by its "
+        "Bayesian reversal. The published matrix then discloses the exact frequencies",
     )
     strata: tuple[str, ...] = Field(
         default=(), description="columns; values are replaced separately in each group of records that agree in them"
@@ -71,7 +71,7 @@ class Pram(Technique):
         if (self.keep is None) == (self.matrix is None):
             raise ValueError("give either keep, a probability, or matrix")
         if self.strata and not self.invariant:
-            raise ValueError("without invariant: true all strata have the same matrix; leave strata out, or add it")
+            raise ValueError("without invariant: true, all strata have the same matrix; leave out strata, or add it")
         if len(set(self.strata)) != len(self.strata):
             raise ValueError("strata names a column twice")
         if self.matrix is not None:
@@ -84,10 +84,10 @@ class Pram(Technique):
             raise ValueError(f"a matrix of {len(matrix):,} values is too large to be published; group the values first")
         for value, row in matrix.items():
             if unknown := [other for other in row if other not in matrix]:
-                raise ValueError(f"the row of {value!r} leads to {unknown[0]!r}, which has no row of its own")
+                raise ValueError(f"the row of {value!r} leads to {unknown[0]!r}, which has no row")
             shares = [exact(share) for share in row.values()]
             if not all(0 <= share <= 1 for share in shares):
-                raise ValueError(f"the row of {value!r} has a number that is no probability from 0 to 1")
+                raise ValueError(f"the row of {value!r} has a number that is not a probability from 0 to 1")
             if any((share * UNITS).denominator != 1 for share in shares):
                 raise ValueError(f"the row of {value!r} has a probability of more than 9 decimals")
             if sum(shares) != 1:
@@ -96,17 +96,17 @@ class Pram(Technique):
                     "to 1 exactly, as 0.333, 0.333 and 0.334 do"
                 )
         if all(row.get(value, 0) == 1 for value, row in matrix.items()):
-            raise ValueError("the matrix keeps every value, so that nothing would be changed")
+            raise ValueError("the matrix keeps every value, which would change nothing")
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
         strata = join_words([code(name) for name in entry["strata"]])
         within = f", separately in each group of records that agree in {strata}" if strata else ""
         kept = f" Each was kept with a probability of at least {entry['keep']:g}." if "keep" in entry else ""
-        fair = " Expected frequencies are those of the data." if entry["invariant"] else ""
+        fair = " Expected frequencies equal those of the source." if entry["invariant"] else ""
         return (
-            "values were replaced at random, each record's on its own, with the probabilities in `manifest.json` "
-            f"(`techniques`, `applied`){within}.{kept}{fair} A record's value need not be its original one."
+            "values were replaced at random and independently, with the probabilities in `manifest.json` "
+            f"(`techniques`, `applied`){within}.{kept}{fair} A record's value may differ from the original."
         )
 
     @classmethod
@@ -114,14 +114,14 @@ class Pram(Technique):
         names = join_words([code(name) for name in entries])
         advice = (
             f"- Values of {names} were replaced at random (PRAM), which weakens associations. For unbiased counts x, "
-            "solve R'x = y, with R the published matrix and y the published counts of the values in the rows that you "
-            "look at: `shoal.estimate_counts(rows, manifest, column)` does, with standard errors."
+            "solve R'x = y, where R is the published matrix and y the published counts of the values in the rows "
+            "of interest: `shoal.estimate_counts(rows, manifest, column)` does this, with standard errors."
         )
         return [advice]
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """Values are, as it were, moved with the probability that they are not kept."""
+        """A replaced value counts as moved from another row."""
         if "keep" in entry:
             moved = 1 - float(entry["keep"])
         else:
@@ -145,7 +145,7 @@ class Pram(Technique):
                 "each value of the column a row"
             )
         if len(labels) < 2:
-            raise PolicyError(f"column {column!r} has fewer than two values, so that none can be replaced by another")
+            raise PolicyError(f"column {column!r} has fewer than two values, so no value can be replaced")
         stratum, stated = _number_strata(groups, [dictionary.values for dictionary in others])
         label = np.append(-1, place)[codes]  # (n_rows,) -1: missing
         owner = 0 if stratum is None else stratum[label >= 0].astype(np.int64)
@@ -158,7 +158,7 @@ class Pram(Technique):
             found["values_of_fewer_than_3_records_in_a_stratum"] = int(((counts > 0) & (counts < _FEWEST)).sum())
             if found["rows_in_strata_of_one_value"] == int(counts.sum()):
                 raise PolicyError(
-                    f"column {column!r}: no stratum has two values, so that none can be replaced; take coarser strata"
+                    f"column {column!r}: no stratum has two values, so no value can be replaced; choose coarser strata"
                 )
         matrices = self._make_matrices(column, counts, labels.to_pylist())
         applied = [
@@ -176,14 +176,14 @@ class Pram(Technique):
         )
 
     def _make_matrices(self, column: str, counts: IntArray, labels: Sequence[str]) -> list[Matrix]:
-        """Return the transition matrix of each stratum, over the values that it has if these matter."""
+        """Return the transition matrix of each stratum, over the stratum's values if invariant."""
         n = len(labels)
         supports = [np.flatnonzero(row) for row in counts] if self.invariant else [np.arange(n)]
         entries = sum(len(support) ** 2 for support in supports)
         if entries > MOST_ENTRIES:
             raise PolicyError(
                 f"column {column!r}: the transition matrices would have {entries:,} entries, all of which are "
-                f"published, and more than {MOST_ENTRIES:,} are too many; group the values, or take coarser strata"
+                f"published; at most {MOST_ENTRIES:,} are allowed; group the values, or choose coarser strata"
             )
         given = None
         if self.matrix is not None:
@@ -201,7 +201,7 @@ class Pram(Technique):
                 whole = first @ back.T
             else:
                 whole = np.broadcast_to((1 - (self.keep or 0.0)) * shares, (len(support), len(support)))
-            # Rounded down; what that leaves is kept.
+            # Probabilities of replacement are rounded down; the diagonal gets the remainder.
             units = np.floor(whole * UNITS).astype(np.int64)
             np.fill_diagonal(units, 0)
             np.fill_diagonal(units, UNITS - units.sum(axis=1))
@@ -213,16 +213,16 @@ class Matrix(NamedTuple):
     """The transition matrix of a stratum."""
 
     stratum: int
-    labels: IntArray  # (n,) the values that it is about, ascending
-    units: IntArray  # (n, n) probabilities times UNITS, of which each row adds up to that
+    labels: IntArray  # (n,) its values, ascending
+    units: IntArray  # (n, n) probabilities times UNITS; each row adds up to UNITS
 
 
 def _number_strata(
     groups: Sequence[CodeArray], values: Sequence[pa.Array]
 ) -> tuple[CodeArray | None, list[list[str | None]]]:
-    """Return (n_rows,) the stratum of each row, None if there is one, and the texts of each stratum, in their order.
+    """Return (n_rows,) the stratum of each row, None if there is only one, and the texts of each stratum.
 
-    The order is that of the texts: where rows stand in the source must not show.
+    Strata are ordered by their texts, because the order must not disclose where rows are in the source.
     """
     if not groups:
         return None, [[]]
@@ -236,14 +236,14 @@ def _number_strata(
 
 
 def _find_values(labels: pa.Array, values: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
-    """Return the labels as values of the column; those that no record has are read from their texts."""
+    """Return the labels as values of the column; labels that no record has are parsed."""
     found = values.take(pc.index_in(labels, value_set=texts(values)))
     if not found.null_count:
         return found
     try:
         return pc.coalesce(found, pc.if_else(pc.is_null(found), labels, None).cast(kind))
     except pa.ArrowInvalid:
-        raise PolicyError(f"column {column!r}: the matrix has values that are not of the column's type") from None
+        raise PolicyError(f"column {column!r}: the matrix has values that do not have the column's type") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,10 +256,10 @@ class PramTreatment(Treatment):
     stratum: CodeArray | None = field(repr=False)  # (n_rows,)
     matrices: Sequence[Matrix]
     found: dict[str, int]
-    n_values: int  # rows that have one
+    n_values: int  # rows with a value
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
-        """Draw each row's value by the matrix row of its own: a random unit of UNITS, and whose it is."""
+        """Draw each row's new value: the one that owns a random unit of its matrix row."""
         indices, entries = factor_column(column)
         place = np.asarray(pc.fill_null(pc.index_in(texts(entries), value_set=self.labels), -1), dtype=np.int64)
         label = np.append(place, -1)[indices]
@@ -270,7 +270,7 @@ class PramTreatment(Treatment):
         row = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
         if len(row) < n or bool((place < 0).any()) or bool(((rows[row] != wanted) & (label >= 0)).any()):
             raise InputError(f"column {self.column!r} changed while it was being read; nothing was published")
-        # Rows of all matrices one after the other: the units of row r end at r * UNITS + its running sums.
+        # The rows of all matrices are concatenated: the units of row r end at r * UNITS + its running sums.
         sums = np.concatenate([np.cumsum(one.units, axis=1).reshape(-1) for one in self.matrices])
         sizes = np.concatenate([np.full(len(one.labels), len(one.labels)) for one in self.matrices])
         ends = np.repeat(np.arange(len(rows)) * UNITS, sizes) + sums
@@ -287,31 +287,53 @@ class PramTreatment(Treatment):
         fixed = self.found.get("rows_in_strata_of_one_value", 0)
         if fixed > _MANY_UNCHANGED * self.n_values:
             warnings.append(
-                f"column {self.column!r}: {fixed:,} of {self.n_values:,} records are in strata of one value and keep "
-                "it, so that pram hides less than it says; take coarser strata"
+                f"column {self.column!r}: {fixed:,} of {self.n_values:,} records are in strata of one value, which "
+                "PRAM cannot change; choose coarser strata"
             )
         few = self.found.get("values_of_fewer_than_3_records_in_a_stratum", 0)
         if few:
             warnings.append(
-                f"column {self.column!r}: the published matrices tell how frequent each value is in its stratum, and "
+                f"column {self.column!r}: the published matrices disclose how frequent values are in their strata, and "
                 f"{count_noun(few, 'value has', 'values have')} fewer than {_FEWEST} records there; group rare values, "
-                "take coarser strata, or leave out invariant"
+                "choose coarser strata, or leave out invariant"
             )
         return tuple(warnings)
 
 
 def _below(words: KeyArray, n: int) -> IntArray:
-    """Return numbers below n, each as likely as the others but for 2**-34 of that: word * n / 2**64, rounded down."""
+    """Return numbers below n, uniform to a relative error of 2**-34: word * n / 2**64, rounded down."""
     high, low = words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)
     return ((high * np.uint64(n) + (low * np.uint64(n) >> np.uint64(32))) >> np.uint64(32)).astype(np.int64)
 
 
 def estimate_counts(rows: pa.Table, manifest: Mapping[str, Any], column: str) -> pa.Table:
-    """Estimate how many of some published rows had each value of a column before PRAM, with standard errors.
+    """Estimate how many of the given published rows had each value of a column before PRAM, with standard errors.
 
-    *rows* may be all rows of the release or those that other columns select. With y the published counts and R the
-    transition matrix, x = R'^-1 y is unbiased, and diag(y) - R' diag(x) R estimates the covariance of y (Gouweleeuw
-    and others 1998, section 3). The error is that of PRAM alone: people are not taken for a sample of others.
+    For the published counts y and the transition matrix R, x = R'^-1 y is unbiased, and diag(y) - R' diag(x) R
+    estimates the covariance of y (Gouweleeuw and others 1998, section 3). Standard errors are those of PRAM only; they
+    do not treat the people as a sample.
+
+    Parameters
+    ----------
+    rows
+        All rows of the release, or a subset selected by other columns.
+    manifest
+        The release's manifest.
+    column
+        A column that was treated by PRAM.
+
+    Returns
+    -------
+    A table with the columns value, published, estimate and standard_error.
+
+    Raises
+    ------
+    UsageError
+        If the column was not treated by PRAM, the rows lack columns or are not of this release, or a matrix has no
+        inverse.
+
+    Examples
+    --------
 
     >>> entry = {"technique": "pram", "strata": [], "applied": [
     ...     {"stratum": [], "values": ["no", "yes"], "matrix": [[0.9, 0.1], [0.2, 0.8]]}]}
@@ -321,10 +343,10 @@ def estimate_counts(rows: pa.Table, manifest: Mapping[str, Any], column: str) ->
     """
     entry = manifest.get("techniques", {}).get(column, {})
     if entry.get("technique") != Pram.name:
-        raise UsageError(f"column {column!r} was not changed by pram; its published counts need no estimate")
+        raise UsageError(f"column {column!r} was not changed by pram; use its published counts")
     for name in (column, *entry["strata"]):
         if name not in rows.column_names or "labels" in manifest.get("attributes", {}).get(name, {}):
-            raise UsageError(f"estimates for {column!r} need the values of {name!r}, which these rows do not show")
+            raise UsageError(f"estimates for {column!r} need the values of {name!r}, which these rows do not have")
     names = [*entry["strata"], column]
     shown = pa.table({name: texts(rows.column(name)) for name in names}).group_by(names).aggregate([([], "count_all")])
     counted = {tuple(key): count for *key, count in zip(*shown.to_pydict().values(), strict=True)}
@@ -333,7 +355,7 @@ def estimate_counts(rows: pa.Table, manifest: Mapping[str, Any], column: str) ->
         published = np.array([counted.pop((*one["stratum"], value), 0) for value in one["values"]], dtype=np.float64)
         matrix = np.array(one["matrix"])
         if np.linalg.matrix_rank(matrix) < len(matrix):
-            raise UsageError(f"the transition matrix of {column!r} has no inverse, so that nothing can be estimated")
+            raise UsageError(f"the transition matrix of {column!r} has no inverse, so counts cannot be estimated")
         inverse = np.linalg.inv(matrix)
         estimate = published @ inverse
         covariance = inverse.T @ (np.diag(published) - matrix.T @ (estimate[:, np.newaxis] * matrix)) @ inverse

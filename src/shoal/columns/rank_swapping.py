@@ -1,4 +1,4 @@
-"""Rank swapping: numbers change places between records whose ranks are near."""
+"""Rank swapping: numbers are exchanged between records of similar ranks."""
 
 from __future__ import annotations
 
@@ -23,38 +23,35 @@ class RankSwapping(MovingTechnique):
     """Every number is exchanged with one whose rank differs by at most the window's share of the records.
 
     Moore, "Controlled data-swapping techniques for masking public use microdata sets", U.S. Bureau of the Census,
-    Statistical Research Division Report RR96-04, 1996. In ascending order each record that has no partner yet takes a
-    random one among those in the window above it that have none; equal numbers are ranked at random. A record that
-    finds no partner keeps its number, and missing ones stay where they are.
-
-    >>> RankSwapping(window=0.05).window
-    0.05
+    Statistical Research Division Report RR96-04, 1996. In ascending order, each record without a partner gets a
+    random one among the records without a partner in the window above it; equal numbers are ranked at random. A record
+    for which there is no partner keeps its number. Missing values stay in their rows.
     """
 
     name = "rank-swapping"
-    title = "numbers exchanged between pairs of records of near ranks"
+    title = "numbers exchanged between pairs of records of similar ranks"
 
     window: float = Field(
-        gt=0, lt=1, description="how far apart the ranks of exchanged numbers are at most, as a share of the records"
+        gt=0, lt=1, description="largest difference in rank of exchanged numbers, as a share of the records"
     )
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
         return (
             "numbers were exchanged in pairs between records whose ranks in this column differ by at most "
-            f"{100 * entry['window']:.6g}% of the records. No number was made up, but in a row it is as good as always "
+            f"{100 * entry['window']:.6g}% of the records. All numbers occur in the source, but almost every row has "
             f"another person's; numbers half of that apart differ by {plain_number(entry['distance'])} on average."
         )
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """Numbers stand in rows of people whose own are near: to an adversary this is noise."""
+        """To an adversary, numbers exchanged with similar ones are noise."""
         return Trace(blur=float(entry["distance"]), numbers=True)
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:  # noqa: ARG003
-        distributions = "- Rank swapping leaves each column's own distribution exactly as it was, and weakens its "
-        return [distributions + "relations with all others: correlations are drawn towards 0."]
+        advice = "- Rank swapping preserves the distribution of each column exactly and weakens its relations with all "
+        return [advice + "others: correlations are biased towards 0."]
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> MovedTreatment:
         treatment = super().prepare(column, source, chance, domain)
@@ -63,13 +60,12 @@ class RankSwapping(MovingTechnique):
         return replace(treatment, said=self.public(within=[], distance=distance))
 
     def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:
-        """Pair the ranks."""
         present = np.flatnonzero(rows.codes)
         reach = int(self.window * len(present))
         if reach < 1:
             raise PolicyError(
                 f"column {rows.column!r}: a window of {self.window:g} of {len(present):,} numbers is less than one "
-                "rank, so that nothing could be exchanged; take a wider one"
+                "rank, which permits no exchange; choose a wider window"
             )
         numbers = _numbers(rows.column, rows)[rows.codes - 1]
         mixed = present[chance.order(len(present))]
@@ -80,12 +76,11 @@ class RankSwapping(MovingTechnique):
 
 
 def _numbers(column: str, rows: CodedRows | MovedTreatment) -> FloatArray:
-    """Return (n_values,) what the column's values are as numbers; those that are none are refused."""
     return column_numbers(rows.values, column)[0]
 
 
 def mean_distance(in_order: FloatArray, window: float) -> float:
-    """Return how far numbers half a window apart are from each other, on average: all ascend.
+    """Return the average distance of ascending numbers that are half a window apart.
 
     >>> mean_distance(np.arange(100.0), 0.1)
     5.0
@@ -96,9 +91,9 @@ def mean_distance(in_order: FloatArray, window: float) -> float:
 
 @kernel
 def _pair_ranks(n: int, reach: int, keys: KeyArray) -> IntArray:
-    """Return (n,) the partner of each rank, itself if it found none.
+    """Return (n,) the partner of each rank, or itself if there is none.
 
-    A Fenwick tree counts the ranks without a partner, so that one random key chooses among those in the window.
+    A Fenwick tree counts the ranks without a partner; with it, one random key selects among those in the window.
     """
     partner, alone = np.arange(n), np.ones(n, dtype=np.bool_)
     counts = np.zeros(n + 1, dtype=np.int64)
@@ -120,7 +115,7 @@ def _pair_ranks(n: int, reach: int, keys: KeyArray) -> IntArray:
             if turn:
                 break
             place, free = min(rank + reach, n - 1) + 1, 0
-            while place:  # all ranks below are taken: those without a partner up to the window's end are in it
+            while place:  # all lower ranks have partners, so those counted are in the window
                 free += counts[place]
                 place -= place & -place
             if free == 0:

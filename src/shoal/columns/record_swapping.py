@@ -1,4 +1,4 @@
-"""Targeted record swapping: households at risk exchange their areas with similar households elsewhere."""
+"""Targeted record swapping: households at risk exchange areas with similar households elsewhere."""
 
 from __future__ import annotations
 
@@ -23,41 +23,44 @@ from shoal.sources.base import Source
 
 
 class RecordSwapping(Technique):
-    """Households whose members are rare in their area exchange all their geographic codes with similar households.
+    """Households with members that are rare in their area exchange all geographic codes with similar households.
 
     A household is at risk at a level of the hierarchy if one of its records shares its *risk* values with fewer than k
-    records of its area. It changes places, across the coarsest level at which it is at risk and within the area above,
-    with a household of as many records and of the same *similar* values. So counts of areas by the similar columns stay
-    what they were, at all levels, and no other column changes. Eurostat, "Guidelines for statistical disclosure control
-    methods applied on geo-referenced data and census" recommends it; sdcMicro has it as ``recordSwap``.
+    records of its area. It is swapped with a household of the same size and the same *similar* values in another area
+    of the coarsest level at which it is at risk, within the same area of the level above. Counts of areas by the
+    similar columns are preserved at all levels, and no other column changes. Eurostat recommends the method in
+    "Guidelines for statistical disclosure control methods applied on geo-referenced data and census"; sdcMicro has it
+    as ``recordSwap``.
 
     >>> RecordSwapping(hierarchy=("region", "town"), risk=("age",), household="hid").carried
     ('region',)
     """
 
     name = "record-swapping"
-    title = "areas exchanged between similar households, of those at risk and of some others"
+    title = "areas exchanged between similar households, those at risk and some others"
     roles = ("quasi", "sensitive", "insensitive")
     verdict = SUBSTITUTION
 
     hierarchy: tuple[str, ...] = Field(
-        min_length=1, description="the geographic columns from the coarsest to the finest, which is this one"
+        min_length=1, description="the geographic columns from the coarsest to the finest, this one"
     )
     risk: tuple[str, ...] = Field(
         default=(),
-        description="columns by which people can be recognized: who agrees with few others of the area is at risk",
+        description="columns by which people can be recognized; records that agree with few in their area are at risk",
     )
     k: int = Field(
-        default=3, ge=2, description="records that agree in the risk columns in an area, below which they are at risk"
+        default=3,
+        ge=2,
+        description="records of an area that agree in the risk columns are at risk if there are fewer than this",
     )
     similar: tuple[str, ...] = Field(
-        default=(), description="columns in which two households must agree, member by member, to exchange their areas"
+        default=(), description="columns in which the members of two households must agree to exchange their areas"
     )
     household: str | None = Field(
-        default=None, description="the column that says which records are one household; without it each record is one"
+        default=None, description="the column that identifies households; by default each record is one"
     )
     share: float = Field(
-        default=0.05, ge=0, lt=1, description="share of the households that are swapped at least, if enough are alike"
+        default=0.05, ge=0, lt=1, description="smallest share of households that are swapped, if enough are alike"
     )
 
     @model_validator(mode="after")
@@ -72,7 +75,7 @@ class RecordSwapping(Technique):
                 f"{min(filter(None, moved))!r} is in the hierarchy, which is exchanged; name other columns"
             )
         if not self.risk and not self.share:
-            raise ValueError("nobody would be swapped; name risk columns, or a share above 0")
+            raise ValueError("no household would be swapped; name risk columns, or a share above 0")
         return self
 
     @classmethod
@@ -82,22 +85,21 @@ class RecordSwapping(Technique):
         size = " of the same size" if entry["household"] else ""
         areas = join_words([code(name) for name in entry["hierarchy"]])
         return (
-            f"areas ({areas}) were exchanged, all levels together, between {who}{size}{alike}. In this column about "
-            f"{entry['swapped']:.0%} of the records have another value than their own; counts of areas are unchanged."
+            f"areas ({areas}) were exchanged, all levels together, between {who}{size}{alike}. About "
+            f"{entry['swapped']:.0%} of the records have another area than their own; counts of areas are unchanged."
         )
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
         names = join_words([code(name) for name in entries])
         advice = (
-            f"- Areas ({names}) were exchanged between records: tables of areas by other columns than those in which "
-            "these records had to agree are distorted, the more so the smaller the area."
+            f"- Areas ({names}) were exchanged between records. This distorts tables of areas by columns in which the "
+            "records did not have to agree, especially for small areas."
         )
         return [advice]
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """A share of the records stands in other areas."""
         return Trace(moved=float(entry["swapped"]), within=tuple(entry["within"]))
 
     @property
@@ -106,7 +108,6 @@ class RecordSwapping(Technique):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """All columns but that of the finest areas."""
         own = (*self.carried, *self.risk, *self.similar, *([self.household] if self.household else []))
         return tuple(dict.fromkeys(own))
 
@@ -144,7 +145,7 @@ class RecordSwapping(Technique):
         return replace(own, carried=levels)
 
     def _number_areas(self, codes: Mapping[str, CodeArray]) -> list[CodeArray]:
-        """Return of each level (n_rows,) the area of every row; one that lies in several coarser ones is refused."""
+        """Return (n_rows,) areas for each level; refuse areas that lie in several coarser ones."""
         areas = [_number([codes[self.hierarchy[0]]])]
         for above, name in zip(self.hierarchy, self.hierarchy[1:], strict=False):
             areas.append(_number([areas[-1], codes[name]]))
@@ -154,14 +155,14 @@ class RecordSwapping(Technique):
             if several := int((times > 1).sum()):
                 raise InputError(
                     f"column {name!r}: {count_noun(several, 'area lies', 'areas lie')} in several areas of {above!r}, "
-                    "so that these columns are no hierarchy; correct them, or give different areas different codes"
+                    "so these columns do not form a hierarchy; correct them, or give different areas different codes"
                 )
         return areas
 
     def _find_households(
         self, codes: Mapping[str, CodeArray], areas: Sequence[CodeArray], chance: Chance
     ) -> Households:
-        """Number households, and those that are alike: of one size, whose records have the same similar values."""
+        """Number the households and their profiles, which are equal for equal sizes and multisets of similar values."""
         n = len(areas[-1])
         alike = _number([codes[name] for name in self.similar]) if self.similar else np.zeros(n, dtype=np.int32)
         if self.household is None:
@@ -177,7 +178,7 @@ class RecordSwapping(Technique):
                 f"column {self.household!r}: {count_noun(apart, 'household has', 'households have')} records in "
                 f"several areas of {self.hierarchy[-1]!r}; correct them, or name another column for households"
             )
-        # Sums of random words are the same for the same multisets, and else different but for a chance of 2**-64 each.
+        # Sums of random words are equal for equal multisets; others collide with probability 2**-64.
         words = chance.keys(int(alike.max(initial=0)) + 1)[alike][order]
         sums = np.add.reduceat(words, start[:-1]) if n else words
         _, profile = number_keys(sums)
@@ -189,13 +190,13 @@ class RecordSwapping(Technique):
             return np.full(len(homes.first), len(areas))
         key = _number([codes[name] for name in self.risk])
         level = np.zeros(len(key), dtype=np.int64)
-        for area in areas:  # who is rare in an area is rare in all areas inside
+        for area in areas:  # records that are rare in an area are rare in all areas within it
             cell = _number([area, key])
             level += np.bincount(cell)[cell] >= self.k
         return np.minimum.reduceat(level[homes.order], homes.start) if len(level) else level
 
     def _fill_share(self, homes: Households, areas: Sequence[CodeArray], partner: IntArray, chance: Chance) -> None:
-        """Swap random households across the finest level until the share is reached, or nobody is left."""
+        """Swap random households across the finest level until the share is reached or none is left."""
         own, tried = np.arange(len(partner)), np.zeros(len(partner), dtype=np.bool_)
         while (wanted := math.ceil(self.share * len(partner)) - int((partner != own).sum())) > 0:
             free = np.flatnonzero((partner == own) & ~tried)
@@ -208,13 +209,13 @@ class RecordSwapping(Technique):
 
 
 class Households(NamedTuple):
-    """Which records are one household, and which households are alike."""
+    """The records of each household, and which households are alike."""
 
     household: CodeArray  # (n_rows,)
     first: IntArray  # (n_households,) a record of each
     order: IntArray  # (n_rows,) the records by household
     start: IntArray  # (n_households,) where the records of each begin in that order
-    profile: CodeArray  # (n_households,) equal for those that are alike
+    profile: CodeArray  # (n_households,) equal for similar households
 
 
 def _number(columns: Sequence[AnyIntArray]) -> CodeArray:
@@ -226,7 +227,7 @@ def _number(columns: Sequence[AnyIntArray]) -> CodeArray:
 def _swap(
     homes: Households, areas: Sequence[CodeArray], depth: int, needs: BoolArray, partner: IntArray, chance: Chance
 ) -> None:
-    """Find partners for households that need one: alike, in the same area above this level and in others at it."""
+    """Pair households in need with similar ones in another area of this level but the same area of the level above."""
     needs = needs & (partner == np.arange(len(partner)))
     if not needs.any():
         return
@@ -246,9 +247,9 @@ def _pair(
 ) -> None:
     """Pair each household in need with a random one of its group, ``order[start[g]:start[g + 1]]``, in another area.
 
-    The first one of another area from a random place on is taken. As the group is in random order all are equally
-    likely, and if few are left in other areas, few steps more lead to one: all searches of a group of n take
-    n log n steps. If none is left, all that remain are in one area, and nobody there finds a partner.
+    The first household of another area after a random place is the partner. Because the group is in random order, all
+    are equally likely, and all searches of a group of n take O(n log n) steps. Once a search fails, all remaining
+    households are in one area, where no partners exist.
     """
     half, low_bits = np.uint64(32), np.uint64(0xFFFFFFFF)
     place = np.empty(len(area), dtype=np.int64)
@@ -278,7 +279,7 @@ def _pair(
             if found < 0:
                 break
             partner[own], partner[found] = found, own
-            for gone in (own, found):  # the last one takes its place
+            for gone in (own, found):  # replace it by the last one
                 end -= 1
                 order[place[gone]] = order[end]
                 place[order[end]] = place[gone]
@@ -286,14 +287,14 @@ def _pair(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SwappedTreatment(MovedTreatment):
-    """One level of the hierarchy after the swap; the finest carries the others."""
+    """One level of the hierarchy after the swap; the finest level carries the others."""
 
     def warnings(self) -> tuple[str, ...]:
         left, at_risk = (self.found.get(f"households_at_risk{what}", 0) for what in ("_left_in_place", ""))
         if not left:
             return ()
         warning = (
-            f"column {self.column!r}: {left:,} of {at_risk:,} households at risk found no similar one in another area "
-            "and stayed; let households agree in fewer columns, or take fewer levels"
+            f"column {self.column!r}: {left:,} of {at_risk:,} households at risk have no similar one in another area "
+            "and were not moved; let households agree in fewer columns, or use fewer levels"
         )
         return (warning,)

@@ -24,9 +24,9 @@ from shoal.taxonomies.scales import exact
 
 
 class Rounding(Technique):
-    """Every number becomes a multiple of the base less than one base away; to the nearest, halves go up.
+    """Every number becomes a multiple of the base less than one base away, by default the nearest; halves go up.
 
-    Random rounding goes up with the probability that leaves the mean as it is.
+    Random rounding goes up with the probability that preserves the mean.
     """
 
     name = "rounding"
@@ -34,12 +34,11 @@ class Rounding(Technique):
     roles = ("quasi", "sensitive", "insensitive")
     keeps_owners = True
 
-    base: int | float = Field(gt=0, allow_inf_nan=False, description="what published numbers are multiples of")
-    random: bool = Field(default=False, description="whether to round up or down at random, right in the mean")
+    base: int | float = Field(gt=0, allow_inf_nan=False, description="published numbers are multiples of this")
+    random: bool = Field(default=False, description="whether to round up or down at random, which preserves the mean")
 
     @property
     def determined(self) -> bool:
-        """Equal numbers stay equal, unless chance decides."""
         return not self.random
 
     @model_validator(mode="after")
@@ -50,19 +49,19 @@ class Rounding(Technique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say what numbers were rounded to.
+        """Describe the rounding.
 
         >>> Rounding.explain({"technique": "rounding", "base": 5, "random": False})
         'numbers were rounded to the nearest multiple of 5, halves up.'
         """
         base = plain_number(entry["base"])
         if entry["random"]:
-            return f"numbers were rounded up or down to a multiple of {base} at random, so that the mean is right."
+            return f"numbers were rounded up or down to a multiple of {base} at random, which preserves the mean."
         return f"numbers were rounded to the nearest multiple of {base}, halves up."
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """Everybody can round to the nearest; at random, a number is less than one base away."""
+        """An adversary can repeat rounding to the nearest; random rounding moves a number by less than one base."""
         if entry.get("random"):
             return Trace(blur=float(entry["base"]), numbers=True)
         return Trace(numbers=True, replay=partial(_round_values, entry["base"]))
@@ -80,7 +79,7 @@ class Rounding(Technique):
 
 
 def _round_values(base: float, values: pa.Array, published: tuple[float, float] | None) -> pa.Array:
-    """Return the nearest multiples, halves up; what would lie next beyond those published, the last one of them.
+    """Return the nearest multiples, halves up; those one base beyond the published range become its ends.
 
     >>> _round_values(5, pa.array(["37.5", "98"]), (20.0, 95.0)).to_pylist()
     [40.0, 95.0]
@@ -97,23 +96,21 @@ def _round_values(base: float, values: pa.Array, published: tuple[float, float] 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundingTreatment(NumberTreatment):
-    """Rounding of one column."""
-
     unit: int  # the base in grid steps
     random: RowRandom | None
     low: int | None  # multiples
     high: int | None
 
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:  # noqa: ARG002
-        """Return the multiples; where the next one is outside the declared domain, the last one inside."""
+        """Return the multiples, limited to those inside the declared domain."""
         scaled = numbers * 10.0**self.grid.decimals / self.unit
         if (np.abs(scaled) > FARTHEST / self.unit).any():
-            raise InputError(f"column {self.column!r} has numbers too large to be rounded")
+            raise InputError(f"column {self.column!r} has numbers too large to round")
         below = np.floor(scaled)
         if self.random is None:
             up = scaled - below >= 0.5
         else:
             drawn = self.random.draw(first_row, len(numbers), lambda words: uniform(words[:, 0]))
-            up = scaled - below > drawn - 2.0**-53  # of [0, 1): multiples stay, the rest goes up as often as it should
+            up = scaled - below > drawn - 2.0**-53  # in [0, 1): multiples stay, others go up with the right probability
         multiples = below.astype(np.int64) + up
         return clamp(multiples, self.low, self.high) * self.unit

@@ -1,4 +1,4 @@
-"""Random numbers of rows: each follows from a secret and the row's number, in whatever order rows are read."""
+"""Random numbers of rows, determined by a secret and the row's number, whatever the order of reading."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WORDS = 4  # of 64 bits for each row and round
 
 @dataclass(frozen=True, slots=True)
 class RowRandom:
-    """Words of SHAKE-256 over a secret of 256 bits, so that known noise of some rows tells nothing of the others'.
+    """Words of SHAKE-256 over a secret of 256 bits: the noise of some rows does not disclose that of others.
 
-    Rows come in blocks that start at multiples of 4,096, each computed as a whole: where a batch begins or ends
-    changes nothing, not even how a logarithm is rounded.
+    Rows are computed in whole blocks that start at multiples of 4,096. The boundaries of batches therefore change
+    nothing, not even the rounding of a logarithm.
 
     >>> random = RowRandom.of(Chance.of(7))
     >>> bool((random.draw(0, 9, uniform)[5:] == random.draw(5, 4, uniform)).all())
@@ -37,14 +37,14 @@ class RowRandom:
         return cls(chance.keys(4).tobytes())
 
     def draw(self, first_row: int, n_rows: int, draw: Callable[[KeyArray], NDArray[Any]]) -> Any:
-        """Return (n_rows, ...) what *draw* makes of the four words of 64 random bits of each row, block by block."""
+        """Apply *draw* to the four random 64-bit words of each row, by blocks, and return (n_rows, ...) results."""
         first_block, last_block = first_row // BLOCK_ROWS, (first_row + max(n_rows, 1) - 1) // BLOCK_ROWS
         blocks = [draw(self.block(block)) for block in range(first_block, last_block + 1)]
         start = first_row - first_block * BLOCK_ROWS
         return np.concatenate(blocks)[start : start + n_rows]
 
     def block(self, block: int, turn: int = 0) -> KeyArray:
-        """Return (4096, 4) the words of a block of rows; each turn has words of its own."""
+        """Return (4096, 4) the words of a block of rows; each turn has different words."""
         said = self.secret + block.to_bytes(8) + turn.to_bytes(8)
         stream = hashlib.shake_256(said).digest(8 * _WORDS * BLOCK_ROWS)
         return np.frombuffer(stream, dtype="<u8").astype(np.uint64).reshape(BLOCK_ROWS, _WORDS)
@@ -58,7 +58,7 @@ def uniform(words: KeyArray) -> FloatArray:
 def exponential(zeros: KeyArray, fractions: KeyArray) -> FloatArray:
     """Return exponential numbers of mean 1 whose tail reaches to 2**-64, from two words each.
 
-    A uniform number is 2**-z times one in (1/2, 1], z being how many zero bits come before the first one.
+    A uniform number is 2**-z times a number in (1/2, 1], where z is the number of leading zero bits.
     """
     _, bits = np.frexp((zeros >> np.uint64(32)).astype(np.float64))  # exact: 32 bits at a time
     _, more = np.frexp((zeros & np.uint64(0xFFFFFFFF)).astype(np.float64))
@@ -67,10 +67,10 @@ def exponential(zeros: KeyArray, fractions: KeyArray) -> FloatArray:
 
 
 def two_sided_geometric(words: KeyArray, scale: float) -> IntArray:
-    """Return whole numbers n with probabilities in proportion to exp(-|n| / scale).
+    """Return integers n with probabilities proportional to exp(-|n| / scale).
 
-    An exponential number times the scale, rounded down, is at least g with probability exp(-g / scale), which makes it
-    geometric; the difference of two such numbers is what is wanted.
+    An exponential number times the scale, rounded down, is at least g with probability exp(-g / scale) and thus
+    geometric. The difference of two such numbers has the distribution above.
     """
     one = np.floor(exponential(words[:, 0], words[:, 1]) * scale)
     other = np.floor(exponential(words[:, 2], words[:, 3]) * scale)
@@ -78,11 +78,11 @@ def two_sided_geometric(words: KeyArray, scale: float) -> IntArray:
 
 
 def normal(words: KeyArray) -> FloatArray:
-    """Return normal numbers of mean 0 and standard deviation 1 (Box and Muller)."""
+    """Return standard normal numbers (Box and Muller)."""
     radius = np.sqrt(2.0 * exponential(words[:, 0], words[:, 1]))
     return np.asarray(radius * np.cos(2.0 * math.pi * uniform(words[:, 2])))
 
 
 def round_normal(words: KeyArray, deviation: float) -> IntArray:
-    """Return normal numbers of this standard deviation, each rounded to a whole one."""
+    """Return normal numbers of this standard deviation, rounded to integers."""
     return np.rint(deviation * normal(words)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Samples of sources: some records, drawn at random."""
+"""Random samples of the records of a source."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from shoal.sources.columns import UNCHANGED
 
 
 class Sampling(Parameters):
-    """Either each record is published with the same probability, whatever becomes of the others, or one of each person.
+    """Either each record is drawn independently with the same probability, or one record per person is drawn.
 
-    With a share, how many are published is left to chance too, and does not tell how many there were.
+    With a share, the size of the sample is random as well and does not disclose the number of records.
     """
 
-    share: float | None = Field(default=None, gt=0, lt=1, description="probability of each record to be in the release")
+    share: float | None = Field(default=None, gt=0, lt=1, description="probability that a record is in the release")
     one_per: Literal["unit", "household"] | None = Field(
-        default=None, description="take one record, at random, of each person or household that the policy names"
+        default=None,
+        description="draw one record at random for each person or household, as the policy identifies them",
     )
 
     @model_validator(mode="after")
@@ -43,19 +44,18 @@ class Sampling(Parameters):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledSource(ChangedSource):
-    """Some rows of another source, the same at every reading."""
+    """Some rows of another source, the same in every reading."""
 
     entry = "sample"
 
     random: RowRandom
     sampling: Sampling
-    rows: BoolArray | None = None  # (n_rows of the other source,) those that are taken; None: by the share
+    rows: BoolArray | None = None  # (n_rows of the other source,) whether each is drawn; None: by the share
 
     def describe(self) -> dict[str, object]:
         return self.sampling.model_dump(mode="json", exclude_none=True)
 
     def concerns(self, columns: Collection[str]) -> bool:  # noqa: ARG002
-        """Other records are counted."""
         return True
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -66,7 +66,7 @@ class SampledSource(ChangedSource):
             n_kept += int(kept.sum())
             yield batch.filter(pa.array(kept))
         if not n_kept:
-            raise InputError(f"no record of {self.given.name} was drawn for the sample; take a larger share")
+            raise InputError(f"no record of {self.given.name} was drawn for the sample; choose a larger share")
 
     def find_drawn(self) -> BoolArray:
         """Return (n_rows of the other source,) whether each row was drawn."""
@@ -87,9 +87,9 @@ class SampledSource(ChangedSource):
 
 
 def sample(sampling: Sampling, source: Source, chance: Chance, column: str | None = None) -> SampledSource:
-    """Return a random sample of a source's records, of which nobody can tell who was drawn.
+    """Return a random sample of a source's records, drawn by a secret of the run.
 
-    *column* names the persons or households of whom one record each is taken.
+    *column* identifies the persons or households for each of which one record is drawn.
 
     >>> from shoal.sources.base import SourceOptions
     >>> from shoal.sources.opening import open_source
@@ -104,7 +104,7 @@ def sample(sampling: Sampling, source: Source, chance: Chance, column: str | Non
 
 
 def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:
-    """Return (n_rows,) one row of each value of a column, every row of a value being as likely as the others."""
+    """Return (n_rows,) whether each row is drawn: for each value of a column one of its rows, all equally likely."""
     _, (owner,) = encode_columns(source.batches([column], dictionary=[column]))
     refuse_nobody(column, int((owner == MISSING_CODE).sum()))
     order = np.lexsort((random.draw(0, len(owner), lambda words: words[:, 0]), owner))
@@ -114,9 +114,9 @@ def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:
 
 
 def refuse_nobody(column: str, n_records: int) -> None:
-    """Raise if there are records that name nobody: as one person or as many, they could hide what is promised."""
+    """Raise if records lack an owner: neither one owner for all nor one for each would be safe to assume."""
     if n_records:
         raise InputError(
             f"column {column!r} has no value in {count_noun(n_records, 'record')}; give each record its "
-            "value, or leave these records out: it is not known who they are about"
+            "value, or remove these records, because their owners are unknown"
         )

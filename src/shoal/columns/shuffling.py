@@ -1,4 +1,4 @@
-"""Shuffling: numbers are dealt anew so that their ranks follow what other columns say of them."""
+"""Shuffling: numbers are reassigned to rows by ranks that other columns predict."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from shoal.sources.base import Source
 
 
 class Shuffling(Technique):
-    """Every row gets one of the column's own numbers, each exactly once, by what other columns say of the row only.
+    """The column's numbers are permuted between rows by the values of other columns only.
 
     Muralidhar and Sarathy, "Data shuffling: a new masking approach for numerical data" (Management Science 52(5),
-    2006): a normal copula of the ranks gives the distribution of the number given the other columns; a draw from it,
-    row by row, says which rank the row gets. The number itself has no part in that: beyond the rank correlations with
-    the other columns nothing of it is left in its row.
+    2006). A normal copula of the ranks gives the distribution of the number given the other columns; a random draw
+    from it determines the row's new rank. A row's own number has no influence: apart from the rank correlations with
+    the other columns, the row discloses nothing about it.
     """
 
     name = "shuffling"
-    title = "numbers dealt anew by the ranks that other columns predict"
+    title = "numbers reassigned to rows by ranks that other columns predict"
     roles = ("quasi", "sensitive", "insensitive")
     verdict = SUBSTITUTION
 
     given: tuple[str, ...] = Field(
-        min_length=1, description="columns of numbers with which the rank correlations are kept"
+        min_length=1, description="columns of numbers with which the rank correlations are preserved"
     )
 
     @property
@@ -45,26 +45,27 @@ class Shuffling(Technique):
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
         return (
-            f"numbers were shuffled among all records, so that their rank correlations with "
-            f"{join_words([code(name) for name in entry['given']])} are about those of the source. No number was made "
-            "up, but in a row it is as good as always another person's."
+            "numbers were shuffled among all records, which approximately preserves their rank correlations with "
+            f"{join_words([code(name) for name in entry['given']])}. All numbers occur in the source, but almost every "
+            "row has another person's."
         )
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:  # noqa: ARG003
-        """All numbers stand in other rows."""
         return Trace(moved=1.0)
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:  # noqa: ARG003
-        kept = "- Shuffling keeps each column's own distribution and its monotone relations with the columns it was "
-        return [kept + "shuffled by; relations with all others are lost, as far as those columns do not carry them."]
+        advice = "- Shuffling preserves the distribution of each column and its monotone relations with the columns it "
+        return [
+            advice + "was shuffled by. Relations with other columns remain only as far as those columns imply them."
+        ]
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> MovedTreatment:  # noqa: ARG002
         (dictionary,), (codes,) = encode_columns(source.batches([column], dictionary=[column]))
         present = np.flatnonzero(codes)
         if len(present) <= len(self.given) + 1:
-            raise InputError(f"column {column!r}: {len(present)} numbers are too few to be shuffled by other columns")
+            raise InputError(f"column {column!r}: {len(present)} numbers are too few to shuffle by other columns")
         own = column_numbers(dictionary.values, column)[0][codes[present] - 1]
         others = read_numbers(source, self.given)[present]
         scores = np.stack([score_ranks(each, chance) for each in (own, *others.T)], axis=1)
@@ -80,7 +81,7 @@ class Shuffling(Technique):
 
 
 def score_ranks(numbers: FloatArray, chance: Chance) -> FloatArray:
-    """Return (n,) the normal scores of ranks, equal numbers being ranked at random; 0 for missing and constant ones.
+    """Return (n,) the normal scores of ranks, with random ranks for ties; 0 for missing and constant numbers.
 
     >>> score_ranks(np.array([3.0, 1.0, 2.0]), Chance.of(1)).round(2).tolist()
     [0.67, -0.67, 0.0]

@@ -1,4 +1,4 @@
-"""Tokens, hashes and pseudonyms: texts in place of values, the same for the same value."""
+"""Tokens, hashes and pseudonyms: texts that replace values, equal for equal values."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from shoal.core.randomness import Chance
 from shoal.sources.base import Source
 from shoal.taxonomies.parse import texts
 
-SHORTEST, USUAL, LONGEST = 16, 26, 51  # characters of five bits; two of a million values meet in 16 once in 10**12
+SHORTEST, USUAL, LONGEST = (
+    16,
+    26,
+    51,
+)  # characters of five bits; 16 collide among a million values with probability 10**-12
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", dtype=np.uint8)
 
 
 class Token(Technique):
-    """The same value gets the same random-looking token within one release, and nothing is kept to find it again.
+    """Equal values get the same random-looking token within one release, and no one can map tokens back to values.
 
-    Tokens follow from a key of the run that is forgotten with it. Equal values stay equal: how often a value occurs
-    can give it away.
+    Tokens depend on a key that is discarded at the end of the run. Because equal values stay equal, the frequency of a
+    value can disclose it.
     """
 
     name = "token"
-    title = "tokens in place of values, new ones in every run"
+    title = "values replaced by tokens, which differ from run to run"
     roles = ("identifier", "quasi", "insensitive")
     verdict = HASHING
     makes_tokens = True
@@ -43,7 +47,9 @@ class Token(Technique):
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
         same = explain_sameness(entry, "token")
-        return f"tokens {explain_place(entry)}. {same} They are new, and nothing was kept to undo them."
+        return (
+            f"tokens {explain_place(entry)}. {same} They are new, and the key was discarded, so they cannot be undone."
+        )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         rewrite = make_tokens(chance.keys(4).tobytes(), column, self.length)
@@ -54,7 +60,7 @@ class Token(Technique):
 class TokenTreatment(Treatment):
     """Rewrites each distinct value of a batch by a function of its text."""
 
-    rewrite: Callable[[list[str]], pa.Array]  # (n_values,) texts to tokens
+    rewrite: Callable[[list[str]], pa.Array]  # from (n_values,) texts to tokens
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:  # noqa: ARG002
         indices, values = factor_column(column)
@@ -66,7 +72,7 @@ class TokenTreatment(Treatment):
 def make_tokens(key: bytes, domain: str, length: int) -> Callable[[list[str]], pa.Array]:
     """Return a function from texts to the first characters of their HMAC-SHA-256 in base 32.
 
-    The domain goes into it with its own length first, so that no two pairs of domain and text look the same.
+    The input begins with the domain and its length, which keeps all pairs of domain and text distinct.
 
     >>> make_tokens(bytes(32), "name", 16)(["Ann", "Bob", "Ann"]).to_pylist()
     ['GCKROU4L3GQ7UL7Z', 'H2DJWXIXMJEMFY5I', 'GCKROU4L3GQ7UL7Z']
@@ -82,7 +88,7 @@ def make_tokens(key: bytes, domain: str, length: int) -> Callable[[list[str]], p
 
 
 def _finish(begun: hmac.HMAC | hashlib._Hash, value: str) -> bytes:
-    code = begun.copy()  # twice as fast as starting anew for every value
+    code = begun.copy()  # twice as fast as a new HMAC for every value
     code.update(value.encode())
     return code.digest()
 
@@ -97,10 +103,10 @@ def base32(rows: np.ndarray, length: int) -> pa.Array:
 
 
 def refuse_repeated(source: Source, columns: Sequence[str]) -> None:
-    """Raise if a value of one of these columns is in several records; missing values are nobody's.
+    """Raise if a value of one of these columns occurs in several records; missing values do not count.
 
-    Tokens of a person with several records show that these belong together: a class of k records may then be of one
-    person, and what is promised of classes would not hold for people.
+    Repeated tokens show which records belong to one person. A class of k records could then consist of one person, and
+    guarantees about classes would not protect people.
     """
     for column in columns:
         _, (codes,) = encode_columns(source.batches([column], dictionary=[column]))
@@ -110,48 +116,43 @@ def refuse_repeated(source: Source, columns: Sequence[str]) -> None:
         if repeated:
             raise PolicyError(
                 f"column {column!r}: {repeated} of its {len(occurring)} values are in several records; their tokens "
-                "would show which records are of one person, so that no class promises anything. Leave out the "
-                "technique, so that the column is not published, or publish one record of each person"
+                "would show which records belong to one person, and classes would protect no one. Remove the "
+                "technique, which leaves the column unpublished, or publish one record per person"
             )
 
 
 def explain_place(entry: Mapping[str, Any]) -> str:
-    return "stand in place of an identifier" if entry.get("of") == "identifier" else "stand in place of the values"
+    return "replace an identifier" if entry.get("of") == "identifier" else "replace the values"
 
 
 def explain_sameness(entry: Mapping[str, Any], what: str) -> str:
-    """Say what rows with the same token have in common."""
     if entry.get("of") == "identifier":
         return f"Rows with the same {what} have the same identifier."
-    return f"The same value has the same {what}, so it may be guessed by how often it occurs."
+    return f"Equal values have the same {what}, so a value may be guessed by its frequency."
 
 
 class Hash(Technique):
-    """The same value gets the same hash; with a random salt nobody can try values out, without one everybody can.
-
-    >>> Hash(salt="none", accept="dictionary-attacks").salt
-    'none'
-    """
+    """Equal values get the same hash; a random salt prevents dictionary attacks."""
 
     name = "hash"
-    title = "SHA-256 in place of values"
+    title = "values replaced by SHA-256 hashes"
     roles = ("identifier", "quasi", "insensitive")
     verdict = HASHING
     makes_tokens = True
 
     salt: Literal["random", "none"] = Field(
-        default="random", description="random: 32 bytes that nobody knows after the run; none: the bare hash"
+        default="random", description="random: 32 random bytes, discarded after the run; none: unsalted hashes"
     )
     accept: Literal["dictionary-attacks"] | None = Field(
-        default=None, description="must be said for hashes without a salt: whoever tries all values finds each of them"
+        default=None, description="required for unsalted hashes, which a dictionary attack maps back to values"
     )
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if self.salt == "none" and self.accept is None:
             raise ValueError(
-                "a hash without a salt is undone by trying values out, which takes seconds for names, numbers and "
-                "codes; use salt: random, a pseudonym, or say accept: dictionary-attacks"
+                "trying out values undoes unsalted hashes of names, numbers and codes in seconds; use salt: random, a "
+                "pseudonym, or accept: dictionary-attacks"
             )
         return self
 
@@ -161,13 +162,13 @@ class Hash(Technique):
             same = explain_sameness(entry, "hash")
             return f"hashes (SHA-256 with a forgotten salt) {explain_place(entry)}. {same}"
         return (
-            f"bare hashes (SHA-256) {explain_place(entry)}. **Whoever tries values out finds which they are**, and all "
-            "tables with such hashes can be linked by them."
+            f"bare hashes (SHA-256) {explain_place(entry)}. **Anyone can find the values by trying them out**, and all "
+            "tables with such hashes can be linked."
         )
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """Whoever knows a value can compute its hash, if there is no salt."""
+        """Without a salt, an adversary can compute the hashes of known values."""
         return Trace(tokens=True, replay=_hash_values if entry.get("salt") == "none" else None)
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
@@ -185,46 +186,45 @@ def _hash_values(values: pa.Array, published: object) -> pa.Array:  # noqa: ARG0
 
 
 class Pseudonym(Technique):
-    """The same value gets the same token wherever the key and the domain are the same, and no other value does.
+    """Equal values, and only these, get equal tokens wherever key and domain are the same.
 
-    Whoever has the key can find out whose token it is, by trying values or, if reversible, by taking it back. The
-    tokens say who is the same person, in this table and in all others of this key: records can still be singled out
-    and linked.
+    The key maps tokens back to persons, by trying values or, if reversible, by decryption. Tokens show which records
+    belong to the same person, in this table and all others with this key; records can still be singled out and linked.
     """
 
     name = "pseudonym"
-    title = "tokens in place of values, the same in all tables of one key"
+    title = "values replaced by tokens, the same in all tables of one key"
     roles = ("identifier", "quasi", "insensitive")
     verdict = PSEUDONYMISATION
     makes_tokens = True
 
-    key: str = Field(min_length=1, description="path of the key file, which `shoal key new` makes; never published")
-    reversible: bool = Field(default=False, description="whether the key takes tokens back to values (AES-SIV)")
+    key: str = Field(min_length=1, description="path of the key file, which `shoal key new` creates; never published")
+    reversible: bool = Field(default=False, description="whether the key can decrypt tokens to values (AES-SIV)")
     length: int | None = Field(
         default=None,
         ge=SHORTEST,
         le=LONGEST,
-        description=f"characters of a token, {USUAL} by default; a reversible one is as long as its value needs",
+        description=f"characters of a token, {USUAL} by default; reversible tokens are as long as their values require",
     )
     domain: str | None = Field(
         default=None,
         min_length=1,
-        description="columns of the same domain get the same tokens; by default that is the column's name",
+        description="columns of the same domain get the same tokens; by default the column's name",
     )
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if self.reversible and self.length is not None:
-            raise ValueError("a reversible pseudonym has no length of its own: it must hold the value; leave it out")
+            raise ValueError("a reversible pseudonym is as long as its value requires; leave out length")
         return self
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        key = "take them back to the values" if entry["reversible"] else "find out whose they are"
+        key = "decrypt them to the values" if entry["reversible"] else "find out to whom they belong"
         return (
             f"tokens {explain_place(entry)}, the same in all tables of the same key and the domain "
-            f"`{entry['domain']}`: these can be linked by them. {explain_sameness(entry, 'token')} Whoever has the key "
-            f"can {key}."
+            f"`{entry['domain']}`, which they can link. {explain_sameness(entry, 'token')} Holders of the key can "
+            f"{key}."
         )
 
     def resolve(self, base: Path) -> Self:

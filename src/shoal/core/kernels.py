@@ -334,6 +334,16 @@ def number_keys(keys: Keys) -> tuple[Ints, CodeArray]:
         size *= 4
 
 
+def number_rows(keys: Keys) -> tuple[Ints, CodeArray]:
+    """Number the distinct rows of (n, n_words) keys in the same way."""
+    words = np.ascontiguousarray(keys.T)
+    first, numbers = number_keys(words[0])
+    for word in words[1:]:
+        _, others = number_keys(word)
+        first, numbers = number_keys(numbers.astype(np.uint64) << _HALF | others.astype(np.uint64))
+    return first, numbers
+
+
 class Pairs(NamedTuple):
     """Distinct pairs by first code, then second; the pairs of first code v are ``start[v]:start[v + 1]``."""
 

@@ -21,11 +21,11 @@ from shoal.plan.synthetic import Domain, SyntheticPlan
 
 
 class SafePub(Method):
-    """No result is more than e**epsilon times as likely with a record as without it, but for a probability of delta.
+    """The release is (epsilon, delta)-differentially private for each record.
 
     Li, Qardaji and Su, "On sampling, anonymization, and differential privacy", ASIACCS 2012, with the parameters of
     Bild, Kuhn and Prasser, "SafePub: a truthful data anonymization algorithm with strong privacy guarantees", PoPETs
-    2018(1). Levels are those of the policy: nothing is searched for, since a choice by the data would cost too.
+    2018(1). The policy sets the levels, because choosing them by the data would consume privacy budget.
     """
 
     name: ClassVar[str] = "safepub"
@@ -36,20 +36,23 @@ class SafePub(Method):
     models: ClassVar[Literal["required", "optional", "none"]] = "none"
 
     epsilon: float = Field(
-        ge=0.01, le=5, description="the privacy loss: no result is more than e**epsilon times as likely with a record"
+        ge=0.01, le=5, description="the privacy loss: a record makes no result more than e**epsilon times as likely"
     )
     delta: float = Field(
-        default=1e-6, ge=1e-15, lt=0.1, description="probability that the loss may be larger; far below 1 / records"
+        default=1e-6,
+        ge=1e-15,
+        lt=0.1,
+        description="probability that the loss is larger; should be far below 1 / records",
     )
     share: float | None = Field(
-        default=None, gt=0, lt=1, description="probability of each record to be drawn; by default 1 - e**-epsilon"
+        default=None, gt=0, lt=1, description="probability with which each record is drawn; by default 1 - e**-epsilon"
     )
     levels: dict[str, Annotated[int, Field(ge=0, strict=True)]] = Field(
-        default={}, description="the level of its taxonomy at which each attribute is published, 0 if not named"
+        default={}, description="the level of the taxonomy at which each attribute is published, by default 0"
     )
 
     def refuses(self, problem: Problem) -> str | None:
-        """Refuse undeclared values, and a level at which a sensitive attribute has one value only."""
+        """Refuse undeclared values, and levels at which a sensitive attribute has a single value."""
         self._generalize(find_domains(problem))
         for attribute in problem.sensitive:
             tree, level = attribute.taxonomy, self.levels.get(attribute.name, 0)
@@ -61,7 +64,7 @@ class SafePub(Method):
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SyntheticPlan:  # noqa: ARG002
-        """Draw records, by the operating system, and keep those of whose published values k were drawn."""
+        """Draw records at random, and keep those whose published values at least k drawn records have."""
         domains = self._generalize(find_domains(problem))
         share, k, chance = self.find_share(), self.find_threshold(), Chance.of(None)
         codes = [domain.generalize(column) for domain, column in zip(domains, problem.cells.codes, strict=True)]
@@ -72,24 +75,24 @@ class SafePub(Method):
             rows = drawn[np.bincount(drawn)[drawn] >= k]
             rows = rows[chance.order(len(rows))]
         if not len(rows):
-            why = f"method safepub: no combination of values has {k} drawn records, as epsilon and delta ask for"
+            why = f"method safepub: no combination of values has {k} drawn records, as epsilon and delta require"
             raise UnreachableError(f"{why}; choose higher levels, fewer attributes, a smaller share or a larger delta")
         table, spent = tuple(column[rows] for column in labels), {"epsilon": self.epsilon, "delta": self.delta}
         drawn_by = {"share": share, "k": k}
         return SyntheticPlan(domains, table, (), self.epsilon, self.delta, spent, (), drawn_by)
 
     def find_share(self) -> float:
-        """Return the probability of each record to be drawn, which random numbers have exactly."""
+        """Return the probability with which each record is drawn, rounded down to what random numbers can realize."""
         most = -math.expm1(-self.epsilon) * (1 - 2.0**-50)
         if self.share is not None and self.share > most:
             raise PolicyError(f"method safepub: share: epsilon = {self.epsilon:g} allows at most {round_down(most, 4)}")
         return math.floor((self.share or most) * 2.0**53) / 2.0**53
 
     def find_threshold(self) -> int:
-        """Return the least k with which delta is enough.
+        """Return the smallest k for which delta suffices.
 
-        Of n like records, j drawn ones tell too much of one of them where j > gamma n. If at least k are published,
-        that can happen for n >= k / gamma - 1 only. Its probability is below exp(-n (gamma ln(gamma / share) - gamma +
+        Drawing j of n equal records discloses too much about one of them if j > gamma n. If at least k are published,
+        this is possible for n >= k / gamma - 1 only. Its probability is below exp(-n (gamma ln(gamma / share) - gamma +
         share)) (Bild, Kuhn and Prasser).
 
         >>> SafePub(epsilon=1, delta=1e-6).find_threshold()
@@ -101,7 +104,7 @@ class SafePub(Method):
         gamma = (math.expm1(self.epsilon) + share) / math.exp(self.epsilon)
         falls = gamma * math.log(gamma / share) - gamma + share
         n = np.arange(1, math.ceil(-math.log(self.delta) / falls) + 2)
-        tails = binom.sf(np.floor(gamma * n * (1 - 1e-9)), n, share) * (1 + 1e-6)  # more than rounding does
+        tails = binom.sf(np.floor(gamma * n * (1 - 1e-9)), n, share) * (1 + 1e-6)  # a margin above rounding errors
         above = n[tails > self.delta]
         return math.floor(gamma * (int(above.max(initial=0)) + 1) * (1 + 1e-9)) + 1
 

@@ -1,4 +1,4 @@
-"""Microaggregation of a group of variables: numbers of several columns become averages of near records."""
+"""Microaggregation of several columns: numbers become averages over groups of near records."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from shoal.sources.base import Source
 class Microaggregation(Technique):
     """Every combination of averages of these columns is published at least k times, within strata if these are named.
 
-    Records are grouped by these columns alone, and other groups of columns by themselves, as in sdcMicro and mu-Argus
+    Records are grouped by these columns alone, and separately for other sets of columns, as in sdcMicro and mu-Argus
     (Domingo-Ferrer and Mateo-Sanz, "Practical data-oriented microaggregation for statistical disclosure control", TKDE
-    14(1), 2002). Several groups of columns together may still tell a record from all others: for k-anonymity take the
-    method of the same name. Records that lack the same numbers are grouped among themselves; which of several records
-    with equal numbers are in which group is left to chance.
+    14(1), 2002). Several sets of columns together may still distinguish a record from all others; for k-anonymity use
+    the method of the same name. Only records that lack the same numbers share groups. Records with equal numbers are
+    assigned to groups at random.
     """
 
     name = "microaggregation"
-    title = "numbers of some columns averaged over groups of at least k records that are alike in them"
+    title = "numbers of some columns averaged over groups of at least k similar records"
     roles = ("quasi", "sensitive", "insensitive")
 
-    k: int = Field(ge=2, description="records of a group at least; it has fewer than twice as many")
+    k: int = Field(ge=2, description="smallest number of records in a group; the largest is below 2k")
     columns: tuple[str, ...] = Field(
         default=(), description="the other columns of numbers that are grouped and averaged together with this one"
     )
@@ -57,21 +57,20 @@ class Microaggregation(Technique):
         return (
             f"numbers were replaced{others} by averages of groups of at least {entry['k']} near records{strata}, "
             f"{explain_decimals(entry)}. A number is usually about {plain_number(entry['distance'])} away from its "
-            "average. Other columns had no part in this, so that rows may still be told apart by them."
+            "average. Other columns were not considered and may still distinguish rows."
         )
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
         names = join_words([code(name) for name in entries])
         advice = (
-            f"- Group averages ({names}) leave means as they were. Variances are too small, correlations of columns "
-            "that were averaged together tend to be too large, and those with other columns are distorted."
+            f"- Group averages ({names}) preserve means. Variances are too small, correlations of columns that were "
+            "averaged together tend to be too large, and correlations with other columns are distorted."
         )
         return [advice]
 
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
-        """Averages are as far from the numbers as the manifest says."""
         return Trace(blur=float(entry["distance"]), numbers=True)
 
     @property
@@ -108,13 +107,13 @@ class Microaggregation(Technique):
         return replace(treatments.pop(column), carried=treatments)
 
     def _group(self, column: str, numbers: FloatArray, parts: CodeArray, chance: Chance) -> IntArray:
-        """Return (n_rows,) the group of each row, -1 for rows without any number; parts of too few are refused."""
+        """Return (n_rows,) the group of each row, -1 for rows without numbers; refuse parts of fewer than k rows."""
         from shoal.columns.microaggregation.mdav import Space, microaggregate
 
         group = np.full(len(parts), -1)
         n_parts, n_groups, too_few = int(parts.max(initial=-1)) + 1, 0, 0
         start, _ = group_items(parts, n_parts)
-        order = chance.order_within(parts, n_parts)  # equal records go into groups in this order
+        order = chance.order_within(parts, n_parts)  # equal records are assigned to groups in this order
         for part in range(n_parts):
             rows = order[start[part] : start[part + 1]]
             known = np.flatnonzero(np.isfinite(numbers[rows[0]]))
@@ -129,14 +128,14 @@ class Microaggregation(Technique):
         if too_few:
             raise InputError(
                 f"column {column!r}: {count_noun(too_few, 'record is', 'records are')} in strata of fewer than "
-                f"{self.k}, or too few others lack the same numbers, so that no group has {self.k} records; name "
-                "coarser strata, or give columns that have gaps a group of their own"
+                f"{self.k}, or too few others lack the same numbers; name coarser strata, or group "
+                "columns with missing numbers separately"
             )
         return group
 
 
 def average_groups(numbers: FloatArray, group: IntArray) -> FloatArray:
-    """Return (n_rows,) the mean of every row's group, to the last digit the same for every order of the rows."""
+    """Return (n_rows,) the mean of every row's group; the order of rows does not change even the last digit."""
     from shoal.columns.microaggregation.mdav import Grouping, group_means
 
     if not len(numbers):

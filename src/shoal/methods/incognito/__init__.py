@@ -1,4 +1,4 @@
-"""Incognito: one level of generalization for each attribute, the best there is in the whole lattice of levels."""
+"""Incognito: one level of generalization per attribute, optimal over the whole lattice of levels."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shoal.plan.problem import Problem
 
 
 class Incognito(Method):
-    """Every value of an attribute is generalized to the same level, and no choice of levels keeps more.
+    """Every value of an attribute is generalized to the same level, and the levels are optimal.
 
     Full-domain generalization after LeFevre, DeWitt and Ramakrishnan, "Incognito: efficient full-domain
-    k-anonymity" (SIGMOD 2005), with record suppression, roll-up and measures as users of ARX know them. The search
-    tells how many nodes the lattice has, how many were checked, and the bound that proves the optimum.
+    k-anonymity" (SIGMOD 2005), with record suppression, roll-up and measures as in ARX. The search
+    reports the number of nodes, how many were checked, and the bound that proves the optimum.
     """
 
     name: ClassVar[str] = "incognito"
@@ -31,42 +31,43 @@ class Incognito(Method):
     sees_all_classes = True
 
     measure: Literal["um", "loss", "ncp", "non-uniform-entropy", "discernibility", "class-size"] = Field(
-        default="loss", description="what the best levels lose least of; weights count in um, loss and ncp"
+        default="loss", description="the measure that the best levels minimize; weights apply to um, loss and ncp"
     )
     time_budget: float = Field(
-        default=60.0, gt=0, allow_inf_nan=False, description="seconds after which the best levels so far are taken"
+        default=60.0, gt=0, allow_inf_nan=False, description="seconds after which the best levels found so far are used"
     )
     recode: bool = Field(
         default=False,
-        description="publish records in rounds, special classes first and the others at more general levels",
+        description="publish records in rounds, the first at the most specific levels and others at more general ones",
     )
     round_suppression: float = Field(
         default=0.9, gt=0, le=1, description="with recode: the share of its records that a round may leave to the next"
     )
     levels: dict[str, Annotated[int, Field(ge=0, strict=True)]] = Field(
         default={},
-        description="levels chosen by hand, 0 being the original values, as for attributes that are not named; "
-        "without any, the best are searched for",
+        description="levels chosen by hand; 0, the default for omitted attributes, keeps the original values; "
+        "by default the best levels are searched",
     )
 
     @model_validator(mode="after")
     def _choose_or_recode(self) -> Self:
         if self.levels and self.recode:
-            raise ValueError("levels by hand are the same for all records; leave out recode or levels")
+            raise ValueError("levels chosen by hand apply to all records; leave out recode or levels")
         return self
 
     def refuses(self, problem: Problem) -> str | None:
-        """Names and levels that there are not are errors. Labels of rounds overlap, which only some models bear."""
+        """Refuse unknown names and levels, and models that the overlapping labels of rounds would violate."""
         self.find_levels(problem)
         for requirement in problem.requirements if self.recode else ():
             model = requirement.model
             of_all = isinstance(model, TableModel) or requirement.population is not None
             if model.relative_to_whole or of_all or not requirement.merge_monotone:
-                return f"recode cannot serve {model.subject}, which looks beyond a class's records; leave it out"
+                return (
+                    f"recode cannot serve {model.subject}, which depends on more than a class's records; leave it out"
+                )
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
-        """Return the classes of the best node."""
         from shoal.methods.incognito.solve import Solution, plan_levels, recode
 
         if all(requirement.merge_monotone for requirement in problem.requirements):
@@ -85,13 +86,13 @@ class Incognito(Method):
             return solve_part(problem, problem.max_withheld, False).plan()
 
     def find_levels(self, problem: Problem) -> tuple[int, ...] | None:
-        """Return the level of each quasi attribute if they are chosen by hand, else None."""
+        """Return the level of each quasi attribute if levels are chosen by hand, else None."""
         heights = {attribute.name: attribute.taxonomy.height for attribute in problem.quasi}
         for name, level in self.levels.items():
             if name not in heights:
                 found = f"{name!r} is not a quasi attribute of the policy{did_you_mean(name, heights)}"
                 raise PolicyError(f"method {self.name}: levels: {found}")
             if level > heights[name]:
-                found = f"the taxonomy of {name!r} has the levels 0 to {heights[name]}, and {level} is asked for"
+                found = f"the taxonomy of {name!r} has the levels 0 to {heights[name]}, not {level}"
                 raise PolicyError(f"method {self.name}: levels: {found}")
         return tuple(self.levels.get(name, 0) for name in heights) if self.levels else None

@@ -1,4 +1,4 @@
-"""Groups of records at a node of the lattice: levels as tables, and roll-up from the smallest finer grouping known."""
+"""Groups of records at the nodes of the lattice, rolled up from the smallest finer grouping that is kept."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from shoal.taxonomies.tree import Taxonomy
 
 Levels = tuple[int, ...]  # one level for each quasi attribute, 0 = original
 
-_DENSE_ENTRIES = 1 << 24  # of one histogram that is kept
-_KEPT_ENTRIES = 1 << 26  # of all arrays that the store keeps
-_LARGE = 2048  # groups from which on a detour may pay
-_STEPS = (2, 4)  # so many of the widest attributes at a time
+_DENSE_ENTRIES = 1 << 24  # of the largest histogram that is kept
+_KEPT_ENTRIES = 1 << 26  # of all arrays that are kept
+_LARGE = 2048  # groups of a source for which intermediate groupings pay off
+_STEPS = (2, 4)  # numbers of the widest attributes that intermediate groupings generalize
 
 
 @dataclass(slots=True, eq=False)
 class Grouping:
-    """The groups of one node: packed keys, records, people of each population, and how they came about."""
+    """The groups of one node: packed keys, records, people of each population, and the source of the groups."""
 
     levels: Levels
     keys: KeyArray  # (n_groups, n_words)
     tallies: IntArray  # (n_groups, 1 + n_populations) records, then people
-    source: Grouping | None  # None for the grouping of the cells themselves, and where it was forgotten
+    source: Grouping | None  # None for the grouping of the cells, and if it was discarded
     group_of: CodeArray  # (n groups of the source, or n_cells) the group here
     histograms: dict[int, IntArray] = field(default_factory=dict)  # by the identity of the values
 
     @property
     def n_groups(self) -> int:
-        """Number of different combinations, those that only a population has included."""
+        """Number of different combinations, including those that only a population has."""
         return len(self.keys)
 
     @property
@@ -48,12 +48,12 @@ class Grouping:
 
     @property
     def n_entries(self) -> int:
-        """Entries of all arrays that stay in memory with it."""
+        """Total entries of its arrays."""
         return self.keys.size + self.tallies.size + len(self.group_of) + sum(h.size for h in self.histograms.values())
 
 
 class Groupings:
-    """Makes groupings of nodes, and keeps those from which others can be made cheaply."""
+    """Creates groupings of nodes, and keeps those from which others can be derived cheaply."""
 
     def __init__(self, problem: Problem) -> None:
         self.ladders, keys = Ladders.of(problem)
@@ -71,7 +71,6 @@ class Groupings:
             np.array([(1 << bits) - 1 for bits in layout.bits], dtype=np.uint64),
         )
         self._tables: dict[tuple[int, int, int], KeyArray] = {}
-        self._masks = [((1 << bits) - 1) << shift for bits, shift in zip(layout.bits, layout.shift, strict=True)]
         bottom = (0,) * self.ladders.n_attributes
         group_of, keys, tallies = self._roll_up(keys, np.stack(columns, axis=1), bottom, bottom)
         self._widest = sorted(range(len(bottom)), key=lambda j: -self.ladders.rungs[j].widths[0])
@@ -79,17 +78,17 @@ class Groupings:
         self._forget()
 
     def _forget(self) -> None:
-        """Keep nothing but the first grouping."""
+        """Keep only the grouping of the cells."""
         self._kept = [self.base]
         self._levels = np.zeros((1, self.ladders.n_attributes), dtype=np.int64)
         self._groups = np.array([self.base.n_groups], dtype=np.int64)
         self._entries = self.base.n_entries
 
     def at(self, levels: Levels, source: Grouping | None = None) -> Grouping:
-        """Return the grouping of a node, made from a finer one if that is given, and not kept then.
+        """Return the grouping of a node; one derived from a given finer *source* is not kept.
 
-        On the way from a large grouping to a node only the widest attributes are generalized at first: few nodes
-        differ in these, so that what comes out serves many others too.
+        Large groupings are first generalized in their widest attributes only. Few nodes differ in these, so the
+        intermediate grouping serves many others as well.
         """
         if source is not None:
             return self._make(source, levels)
@@ -111,7 +110,7 @@ class Groupings:
     def group_of_cells(self, grouping: Grouping) -> CodeArray:
         """Return (n_cells,) the group of each cell.
 
-        Groups are numbered as they first occur, on whatever way they are rolled up; so the way need not be kept.
+        Groups are numbered in order of first occurrence, which does not depend on intermediate groupings.
         """
         if grouping is self.base:
             return self.base.group_of
@@ -128,7 +127,7 @@ class Groupings:
     def blocks(
         self, grouping: Grouping, requirement: Requirement, chosen: BoolArray
     ) -> Iterator[tuple[IntArray, ClassHistograms]]:
-        """Yield the chosen groups and what the requirement's model sees of them, some at a time."""
+        """Yield the chosen groups, in blocks, with their histograms for the requirement's model."""
         wanted = np.flatnonzero(chosen)
         people = None if requirement.population is None else self.people(grouping, requirement.population_name)
         if requirement.values is None and requirement.people is None:
@@ -155,7 +154,7 @@ class Groupings:
             done += len(classes.sizes)
 
     def dense(self, grouping: Grouping, requirement: Requirement) -> IntArray | None:
-        """Return (n_groups, n_values) records of each sensitive value; None if too large or if none is looked at."""
+        """Return (n_groups, n_values) records of each sensitive value; None if too large or not needed."""
         if requirement.values is None or requirement.people is not None:
             return None
         known = grouping.histograms.get(id(requirement.values))
@@ -176,28 +175,17 @@ class Groupings:
     def _roll_up(
         self, keys: KeyArray, tallies: IntArray, start: Levels, end: Levels
     ) -> tuple[CodeArray, KeyArray, IntArray]:
-        """Return the groups that keys of one node become at another, and the keys and tallies of these."""
-        kept = [(1 << 64) - 1] * keys.shape[1]  # bits of each word that are not lost where all become one
-        recoded, tables, most = [], [], 1
-        for j, (rung, low, high) in enumerate(zip(self.ladders.rungs, start, end, strict=True)):
-            width = rung.widths[high]
-            most *= width
-            if width == 1:
-                kept[self.ladders.layout.word[j]] ^= self._masks[j]
-            elif width != rung.widths[low]:
-                recoded.append(j)
-                tables.append(self._table(j, low, high))
-        first = np.zeros(len(tables), dtype=np.int64)
-        np.cumsum([len(table) for table in tables[:-1]], out=first[1:])
-        table = np.concatenate(tables) if tables else np.zeros(1, dtype=np.uint64)
-        fields = Fields._make((*(column[recoded] for column in self._fields), first))
-        most, of_group = min(most, len(keys)), np.empty(len(keys), dtype=np.int32)
-        slots = np.full(1 << max(2 * most - 1, 15).bit_length(), -1, dtype=np.int32)
-        made = np.empty((most + 1, keys.shape[1]), dtype=np.uint64)
-        n = roll_up(keys, np.array(kept, dtype=np.uint64), fields, table, slots, of_group, made)
-        total = np.zeros((n, tallies.shape[1]), dtype=np.int64)
+        """Return the group at *end* of each key at *start*, and the keys and tallies of these groups."""
+        levels = enumerate(zip(self.ladders.rungs, start, end, strict=True))
+        changed = [j for j, (rung, low, high) in levels if rung.widths[high] != rung.widths[low]]
+        tables = [self._table(j, start[j], end[j]) for j in changed]
+        first = np.cumsum([0, *map(len, tables)])[:-1]
+        fields = Fields(*(column[changed] for column in self._fields), first)
+        made = recode_keys(keys, fields, np.concatenate([np.zeros(0, dtype=np.uint64), *tables]))
+        places, of_group = kernels.number_rows(made)
+        total = np.zeros((len(places), tallies.shape[1]), dtype=np.int64)
         add_rows(of_group, tallies, total)
-        return of_group, made[:n].copy(), total
+        return of_group, made[places], total
 
     def _table(self, attribute: int, start: int, end: int) -> KeyArray:
         known = self._tables.get((attribute, start, end))
@@ -206,7 +194,7 @@ class Groupings:
         return known
 
     def _keep(self, made: Grouping, source: Grouping) -> Grouping:
-        """Keep what is much smaller than its source; when there is too much, forget all others but the first."""
+        """Keep a grouping much smaller than its source; if memory is exhausted, discard all others but the first."""
         if 2 * made.n_groups > source.n_groups:
             return made
         if self._entries + made.n_entries > _KEPT_ENTRIES:
@@ -221,9 +209,9 @@ class Groupings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ladder:
-    """The levels of one attribute, over the values that occur: ``codes[h]`` sends leaf code to level h's code.
+    """The levels of one attribute over the values that occur; ``codes[h]`` maps leaf codes to codes of level h.
 
-    The codes of a level count its nodes in leaf order; code c of level h covers the leaves ``lo[h][c]:hi[h][c]``.
+    The codes of a level number its nodes in leaf order; code c of level h covers the leaves ``lo[h][c]:hi[h][c]``.
     """
 
     taxonomy: Taxonomy
@@ -235,7 +223,7 @@ class Ladder:
 
     @classmethod
     def of(cls, taxonomy: Taxonomy, occurring: CodeArray, records: IntArray) -> Ladder:
-        """Tabulate the levels for the leaves that occur, which are given in ascending order."""
+        """Tabulate the levels for the leaves that occur, in ascending order."""
         codes, lows, highs = [], [], []
         for height in range(taxonomy.height + 1):
             nodes = taxonomy.node_at(height)[occurring]
@@ -261,7 +249,7 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ladders:
-    """The levels of all quasi attributes, and where each attribute's code stands in a packed key."""
+    """The levels of all quasi attributes, and the layout of their packed keys."""
 
     rungs: tuple[Ladder, ...]
     layout: KeyLayout
@@ -305,7 +293,7 @@ class Ladders:
         return (shifted & np.uint64((1 << self.layout.bits[attribute]) - 1)).astype(np.int64)
 
     def ranges(self, keys: KeyArray, levels: Levels) -> tuple[CodeArray, CodeArray]:
-        """Return (n_groups, n_attributes) the leaf ranges that keys of a node stand for."""
+        """Return (n_groups, n_attributes) the leaf ranges of the keys of a node."""
         lo = np.empty((len(keys), self.n_attributes), dtype=np.int32)
         hi = np.empty_like(lo)
         for j, (rung, level) in enumerate(zip(self.rungs, levels, strict=True)):
@@ -315,61 +303,24 @@ class Ladders:
 
 
 class Fields(NamedTuple):
-    """Where the codes of some attributes stand in packed keys."""
+    """The places of some attributes' codes in packed keys."""
 
     word: IntArray  # (n_fields,)
     shift: KeyArray  # (n_fields,)
     mask: KeyArray  # (n_fields,)
-    first: IntArray  # (n_fields,) where the new codes of each start in a table
+    first: IntArray  # (n_fields,) where the new codes of each begin in a table
 
 
 @kernel
-def roll_up(
-    keys: KeyArray,
-    kept: KeyArray,
-    fields: Fields,
-    table: KeyArray,
-    slots: CodeArray,
-    group_of: CodeArray,
-    made: KeyArray,
-) -> int:
-    """Recode some fields of packed keys and put equal ones together; return how many groups there are.
-
-    Bits that are not *kept* become 0, and code v of field c becomes ``table[first[c] + v]``. Fills in the new group of
-    each old one, and the new groups' keys, which have room for one more. *slots* are a hash table, all -1.
-    """
+def recode_keys(keys: KeyArray, fields: Fields, table: KeyArray) -> KeyArray:
+    """Replace code v of each field c of packed keys by ``table[first[c] + v]``."""
     word, shift, mask, first = fields
-    n, n_words = keys.shape
-    last, n_groups = np.uint64(len(slots) - 1), 0
-    for i in range(n):
-        for w in range(n_words):  # the key stands where it belongs if it is new
-            made[n_groups, w] = keys[i, w] & kept[w]
+    made = keys.copy()
+    for i in range(len(keys)):
         for c in range(len(first)):
-            w = word[c]
-            code = (made[n_groups, w] >> shift[c]) & mask[c]
-            made[n_groups, w] ^= (code ^ table[first[c] + np.int64(code)]) << shift[c]
-        mixed = np.uint64(0)
-        for w in range(n_words):
-            mixed = (mixed ^ made[n_groups, w]) * np.uint64(0x9E3779B97F4A7C15)
-            mixed ^= mixed >> np.uint64(29)
-        slot = mixed & last
-        while True:
-            group = slots[slot]
-            if group < 0:
-                group = n_groups
-                slots[slot] = group
-                n_groups += 1
-                break
-            same = True
-            for w in range(n_words):
-                if made[group, w] != made[n_groups, w]:
-                    same = False
-                    break
-            if same:
-                break
-            slot = (slot + np.uint64(1)) & last
-        group_of[i] = group
-    return n_groups
+            code = (made[i, word[c]] >> shift[c]) & mask[c]
+            made[i, word[c]] ^= (code ^ table[first[c] + np.int64(code)]) << shift[c]
+    return made
 
 
 @kernel

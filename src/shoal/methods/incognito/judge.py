@@ -1,9 +1,9 @@
-"""Whether a node of the lattice keeps every requirement, and what must be suppressed for it.
+"""Checks whether a node of the lattice satisfies every requirement, and with which suppressed records.
 
-What remains of a coarse class at a finer node is a union of classes that hold, and holds itself if the model is one
-that unions cannot break. So a coarse class that fails has to lose enough records for what remains to hold, and the
-sum over classes bounds the suppression of every finer node from below. For models that are a curve, and for
-t-closeness with the equal distance, that sum is easily found.
+The published part of a coarse class at a finer node is a union of classes that satisfy the model, so it satisfies a
+merge-monotone model, too. A coarse class that fails must therefore lose enough records for the rest to satisfy it, and
+the sum over classes is a lower bound of the suppression at every finer node. This sum is easy to compute for models
+with a curve, and for t-closeness with the equal distance.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from shoal.models.base import TableModel, Whole
 from shoal.models.t_closeness import TCloseness
 from shoal.plan.problem import Problem, Requirement
 
-_ROUNDING = 1e-6  # of the number of records, against errors of floating point
+_ROUNDING = 1e-6  # of the number of records, a margin for rounding errors
 
 _ORDER = {"sizes": 0, "population": 1, "values": 2}
 
 
 class Finding(Enum):
-    """What a check tells about a node, and about its neighbours."""
+    """The result of checking a node."""
 
-    HOLDS = "it keeps every requirement"
-    DEARER = "it costs more than the best node known, whatever the requirements say"
-    FAILS = "it fails, which says nothing of other nodes"
-    FAILS_DOWN = "it fails, and so does everything finer"
+    HOLDS = "it satisfies every requirement"
+    DEARER = "it costs more than the best known node, whether or not it satisfies the requirements"
+    FAILS = "it fails, which implies nothing about other nodes"
+    FAILS_DOWN = "it fails, and so do all finer nodes"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """A checked node: with what suppressed it holds, and at what cost."""
+    """A checked node: the suppressed groups with which it satisfies the requirements, and its cost."""
 
     levels: Levels
     finding: Finding
-    passes: bool  # what is easily found of it and all coarser nodes rules none of them out
-    plain: float  # cost without suppression: no coarser node costs less
+    passes: bool  # whether the cheap tests passed, as they then do for all coarser nodes
+    plain: float  # cost without suppression, a lower bound for coarser nodes
     cost: float = np.inf
-    suppressed: BoolArray | None = None  # (n_groups,) when it holds
+    suppressed: BoolArray | None = None  # (n_groups,) if it holds
 
 
 class Judge:
     """Checks nodes: cheap tests first, models last; exact under suppression.
 
-    A record is suppressed if its class fails, and the smallest classes are while all classes together fail. Beside a
-    model that compares with the whole table, the whole is what remains, and classes that fail against it are
-    suppressed too, until all that remain hold. A model that a union may break allows no suppression, and has to hold
-    for the labels that only a population has.
+    The records of failing classes are suppressed, and the smallest classes while a model of all classes together fails.
+    For models that compare with the whole table, the whole is the remaining table; classes that fail against it are
+    suppressed repeatedly until all remaining ones hold. Models that are not merge-monotone permit no suppression, and
+    must also hold for labels that only a population has.
     """
 
     def __init__(self, problem: Problem, groupings: Groupings, measure: NodeMeasure, budget: int) -> None:
@@ -66,9 +66,9 @@ class Judge:
             ((requirement, requirement.whole(problem.cells.counts)) for requirement in requirements),
             key=lambda one: (one[0].model.relative_to_whole, _ORDER[one[0].model.sees]),
         )
-        self.monotone = all(r.merge_monotone for r in requirements)  # and so are models of all classes together
+        self.monotone = all(r.merge_monotone for r in requirements)  # table models always are
         self.relative = any(r.model.relative_to_whole for r in requirements)
-        # whether classes that remain keep what they have; what remains of a table is not counted in people
+        # whether remaining classes stay valid; the remaining table cannot be counted in people
         bears = all(r.model.merge_monotone and not (r.people and r.model.relative_to_whole) for r in requirements)
         self.budget = budget if bears else 0
         self.smallest = max((r.model.smallest_class for r in requirements), default=1)
@@ -77,7 +77,7 @@ class Judge:
         self._several = int(np.count_nonzero(groupings.base.sizes)) > 1
 
     def check(self, levels: Levels, best: float = np.inf, source: Grouping | None = None) -> Verdict:
-        """Judge a node; one that cannot cost less than *best* is not examined further."""
+        """Check a node; stop early if it cannot cost less than *best*."""
         self.n_checked += 1
         grouping = self.groupings.at(levels, source)
         sizes = grouping.sizes
@@ -99,11 +99,13 @@ class Judge:
             return Verdict(levels, Finding.FAILS_DOWN if down else Finding.FAILS, True, plain)
         kept = int(np.count_nonzero((sizes > 0) & ~suppressed))
         if not kept or (kept == 1 and self.relative and self._several):
-            return Verdict(levels, Finding.FAILS, True, plain)  # a table of one class is like itself: no protection
+            return Verdict(
+                levels, Finding.FAILS, True, plain
+            )  # one class equals the whole table and would satisfy relative models trivially
         return Verdict(levels, Finding.HOLDS, True, plain, self.measure.cost(grouping, suppressed), suppressed)
 
     def find_failing(self, grouping: Grouping) -> list[tuple[Requirement, Whole, BoolArray]]:
-        """Return the requirements that some groups fail, nothing being suppressed, and (n_groups,) which these are."""
+        """Return the requirements that groups fail without suppression, and (n_groups,) which groups fail each."""
         found = []
         for requirement, whole in self.asked:
             failing = np.zeros(grouping.n_groups, dtype=np.bool_)
@@ -113,7 +115,7 @@ class Judge:
         return found
 
     def _surely_fails(self, grouping: Grouping) -> bool:
-        """Whether this node and all that are finer need more suppression than the budget allows."""
+        """Whether this node and all finer ones need more suppression than the budget allows."""
         for requirement, whole in self._bounded:
             counts = self.groupings.dense(grouping, requirement)
             if counts is not None:
@@ -123,7 +125,7 @@ class Judge:
         return False
 
     def _suppress(self, grouping: Grouping, failing: BoolArray) -> BoolArray | None:
-        """Return which groups have to be suppressed, or None if that is more than the budget."""
+        """Return the groups that have to be suppressed, or None if they exceed the budget."""
         failing = failing.copy()
         relative = [(requirement, whole) for requirement, whole in self.asked if requirement.model.relative_to_whole]
         for requirement, whole in self.asked[: len(self.asked) - len(relative)]:
@@ -142,7 +144,7 @@ class Judge:
         return self._suppress_smallest(grouping, failing) if self.of_all else failing
 
     def _suppress_smallest(self, grouping: Grouping, failing: BoolArray) -> BoolArray | None:
-        """Suppress the smallest classes, as few as it takes, until the others together hold; None: the budget ends."""
+        """Suppress the smallest classes, as few as possible, until the others together hold; None if over budget."""
         kept = np.flatnonzero(~failing & (grouping.sizes > 0))
         sizes = np.sort(grouping.sizes[kept])
         left = max(self.budget - int(grouping.sizes[failing].sum()), 0)
@@ -159,12 +161,12 @@ class Judge:
         while most - low > 1:
             middle = (low + most) // 2
             low, most = (low, middle) if holds(middle) else (middle, most)
-        order = np.lexsort((*grouping.keys[kept].T, grouping.sizes[kept]))  # of equal ones, whatever the order of rows
+        order = np.lexsort((*grouping.keys[kept].T, grouping.sizes[kept]))  # independent of the order of rows
         failing[kept[order[:most]]] = True
         return failing
 
     def _judge(self, grouping: Grouping, requirement: Requirement, whole: Whole, failing: BoolArray) -> None:
-        """Mark the groups that fail a model; groups without records only concern models that a union may break."""
+        """Mark groups that fail a model; groups without records matter only for models that are not merge-monotone."""
         chosen = ~failing
         if requirement.model.merge_monotone:
             chosen &= grouping.sizes > 0
@@ -179,7 +181,7 @@ class Judge:
         return int(grouping.sizes[failing].sum()) > self.budget
 
     def _remaining(self, grouping: Grouping, requirement: Requirement, whole: Whole, failing: BoolArray) -> Whole:
-        """Return the whole table without the groups that are suppressed."""
+        """Return the whole table without the suppressed groups."""
         if whole.counts is None or not failing.any():
             return whole
         counts = whole.counts.copy()
@@ -190,7 +192,7 @@ class Judge:
 
 
 def has_bound(requirement: Requirement) -> bool:
-    """Whether least_suppressed can tell anything about a requirement."""
+    """Whether `least_suppressed` has a bound for a requirement."""
     model = requirement.model
     if requirement.people is not None:
         return False
@@ -207,9 +209,9 @@ def has_bound(requirement: Requirement) -> bool:
 def least_suppressed(
     requirement: Requirement, whole: Whole, sizes: IntArray, counts: IntArray, smallest: int, budget: int
 ) -> float:
-    """Return a lower bound of the records that any node as fine as this or finer must suppress.
+    """Return a lower bound of the records that this node and any finer one must suppress.
 
-    t-closeness is measured against what remains of the table, at least the table without the budget.
+    t-closeness is measured against the remaining table, which has at least the records beyond the budget.
     """
     enough = budget + _ROUNDING * whole.size
     if isinstance(requirement.model, TCloseness):
@@ -231,12 +233,12 @@ def least_suppressed(
 def surely_distant(
     sizes: IntArray, counts: IntArray, whole: IntArray, smallest: int, t: float, kept_share: float, enough: float
 ) -> float:
-    """Return a lower bound of the records to suppress so that what remains is within t of what remains of the table.
+    """Return a lower bound of the records to suppress for t-closeness to the remaining table.
 
-    Take the values S that are too frequent in a class: c of its n records, a share w of the table. What remains of the
-    table has S on a share of at most w / kept_share, and suppressing x records of S helps most, so that
-    (c - x) / (n - x) <= t + w / kept_share. A class below *smallest* goes as a whole; the sum is left when it exceeds
-    *enough*.
+    Let S be the values that are more frequent in a class than in the table: they have c of its n records and a share w
+    of the table. Their share of the remaining table is at most w / kept_share, and suppressing x records of S helps
+    most, which requires (c - x) / (n - x) <= t + w / kept_share. Classes below *smallest* are suppressed completely.
+    The sum stops once it exceeds *enough*.
     """
     total = 0.0
     n_all = 0
@@ -264,10 +266,10 @@ def surely_distant(
 def surely_uneven(
     sizes: IntArray, counts: IntArray, smallest: int, limits: FloatArray, distinct: int, enough: float
 ) -> float:
-    """Return a lower bound of the records to suppress so that the k most frequent values keep within ``limits[k - 1]``.
+    """Return a lower bound of the records to suppress until the k most frequent values satisfy ``limits[k - 1]``.
 
-    Suppressing x records of the k values that have r of n records helps most: r - x <= limit (n - x). A class that
-    has fewer than *distinct* values, or records than *smallest*, goes as a whole; the sum is left when it exceeds
+    Suppressing x records of these k values, which have r of n records, helps most: r - x <= limit (n - x). Classes with
+    fewer than *distinct* values or *smallest* records are suppressed completely. The sum stops once it exceeds
     *enough*.
     """
     total = 0.0

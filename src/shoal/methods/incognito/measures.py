@@ -1,10 +1,9 @@
-"""What a node of the lattice costs: the measures that the full-domain search minimizes.
+"""The cost of a node of the lattice: the measures that the full-domain search minimizes.
 
-A *cost* orders nodes, lower first, and never falls from a node to its generalizations while nothing is suppressed;
-suppressing more never lowers it. ``value`` turns a cost into the figure that people know. Suppressed records follow
-ARX: in discernibility each counts as many as the table has records, in the average class size all of them are one
-more class, in non-uniform entropy the values of the node become one value among the suppressed; elsewhere they are
-fully lost.
+Lower costs are better. A node's generalizations never cost less while nothing is suppressed, and suppressing more never
+lowers a cost. ``value`` converts a cost to the usual figure. Suppressed records are treated as in ARX: in
+discernibility each costs the number of records of the table, in the average class size they form one more class, in
+non-uniform entropy their values become one value, and elsewhere they are fully lost.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import kernel
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.methods.incognito.groups import Grouping, Ladder, Ladders, Levels
 from shoal.utility.information import relative_widths
 
 
 class NodeMeasure(ABC):
-    """A measure of nodes; ``separable`` ones are sums over the attributes while nothing is suppressed."""
+    """A measure of nodes; ``separable`` measures are sums over the attributes if nothing is suppressed."""
 
     name: ClassVar[str]
     separable: ClassVar[bool] = True
@@ -31,12 +29,12 @@ class NodeMeasure(ABC):
     def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
         self.ladders = ladders
         self.n_sensitive = n_sensitive
-        self.defers = False  # whether suppressed records wait for another round, and cost nothing in this one
-        self.parts: list[FloatArray] = []  # n_attributes x (n_levels,) what each level adds to the cost, if separable
+        self.defers = False  # whether suppressed records are left to another round, and cost nothing in this one
+        self.parts: list[FloatArray] = []  # n_attributes x (n_levels,) the cost of each level, if separable
 
     @abstractmethod
     def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
-        """Return the cost of a node whose suppressed groups are these."""
+        """Return the cost of a node with these groups suppressed."""
 
     def value(self, cost: float) -> float:
         return cost
@@ -57,15 +55,13 @@ class NodeMeasure(ABC):
 
     def tally_suppressed(self, grouping: Grouping, suppressed: BoolArray, attribute: int) -> IntArray:
         """Return (width,) how many suppressed records have each value of an attribute."""
-        layout, width = self.ladders.layout, self.ladders.rungs[attribute].widths[grouping.levels[attribute]]
-        field = layout.word[attribute], layout.shift[attribute], (1 << layout.bits[attribute]) - 1
-        total = np.zeros(width, dtype=np.int64)
-        tally_codes(grouping.keys, grouping.sizes, suppressed, *field, total)
-        return total
+        width = self.ladders.rungs[attribute].widths[grouping.levels[attribute]]
+        codes = self.ladders.codes(grouping.keys[suppressed], attribute)
+        return np.bincount(codes, grouping.sizes[suppressed], width).astype(np.int64)
 
 
 class _Shares(NodeMeasure):
-    """Every published value loses a share of its record, a suppressed record all."""
+    """Every published value loses a share of its record; a suppressed record is lost completely."""
 
     def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
         super().__init__(ladders, n_sensitive)
@@ -82,7 +78,7 @@ class _Shares(NodeMeasure):
 
     @abstractmethod
     def part(self, attribute: int, totals: FloatArray) -> FloatArray:
-        """Return what an attribute adds to the cost if its values lose these totals."""
+        """Return an attribute's cost, given the total losses of its values."""
 
     def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
         n_suppressed = int(grouping.sizes[suppressed].sum())
@@ -95,15 +91,15 @@ class _Shares(NodeMeasure):
         return total
 
     def besides(self, n_suppressed: int) -> float:  # noqa: ARG002
-        """Return what suppressed records lose beside their quasi values."""
+        """Return the cost of losing the other values of suppressed records."""
         return 0.0
 
 
 class LossCost(_Shares):
     """Generalized loss: prod(1 + v)^(w / sum w) - 1 with v = (sum of leaf shares - N/d) / (N - N/d).
 
-    Iyengar, "Transforming data to satisfy privacy constraints" (KDD 2002), as ARX normalizes and aggregates it; the
-    weights are exponents of a geometric mean. The cost is the logarithm of the product.
+    Iyengar, "Transforming data to satisfy privacy constraints" (KDD 2002), normalized and aggregated as in ARX, with
+    the weights as exponents of a geometric mean. The cost is the logarithm of the product.
     """
 
     name = "loss"
@@ -124,7 +120,7 @@ class LossCost(_Shares):
 
 
 class UmCost(_Shares):
-    """um: the mean over records and attributes of 1 / (leaves covered); sensitive attributes keep theirs."""
+    """um: the mean over records and attributes of 1 / (leaves covered), including sensitive attributes."""
 
     name = "um"
 
@@ -188,7 +184,7 @@ class EntropyCost(NodeMeasure):
 
 
 class DiscernibilityCost(NodeMeasure):
-    """Discernibility: the sum of squared class sizes; a suppressed record counts as many as there are records.
+    """Discernibility: the sum of squared class sizes, plus the number of records for each suppressed one.
 
     Bayardo and Agrawal, "Data privacy through optimal k-anonymization" (ICDE 2005).
     """
@@ -223,13 +219,3 @@ class ClassSizeCost(NodeMeasure):
 MEASURES: dict[str, Callable[[Ladders, int], NodeMeasure]] = {
     kind.name: kind for kind in (UmCost, LossCost, NcpCost, EntropyCost, DiscernibilityCost, ClassSizeCost)
 }
-
-
-@kernel
-def tally_codes(
-    keys: KeyArray, sizes: IntArray, chosen: BoolArray, word: int, shift: int, mask: int, total: IntArray
-) -> None:
-    """Add up the records of the chosen groups by their code in one field."""
-    for i in range(len(sizes)):
-        if chosen[i]:
-            total[np.int64((keys[i, word] >> np.uint64(shift)) & np.uint64(mask))] += sizes[i]

@@ -1,4 +1,4 @@
-"""The search for the cheapest node of the lattice that keeps every requirement."""
+"""The search for the cheapest node of the lattice that satisfies every requirement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TABULATED_NODES = 1 << 18  # lattices up to this size are kept as arrays
 
 
 class Search(ABC):
-    """A search that keeps the best node it has seen; when it ends, no node costs less than ``bound``."""
+    """A search and the best node it has found; when it ends, no valid node costs less than ``bound``."""
 
     def __init__(self, judge: Judge, seconds: float) -> None:
         self.judge = judge
@@ -34,7 +34,7 @@ class Search(ABC):
 
     @classmethod
     def of(cls, judge: Judge, seconds: float, step: Step) -> Search:
-        """Find the cheapest node that holds; of equally cheap ones of a tabulated lattice the least general."""
+        """Find the cheapest node that holds; in tabulated lattices, ties go to the least general one."""
         small = math.prod(judge.groupings.ladders.shape) <= _TABULATED_NODES
         found: Search = _Tabulated(judge, seconds) if small else _Branches(judge, seconds)
         for _ in found.run():
@@ -53,23 +53,22 @@ class Search(ABC):
 
     @property
     def limit(self) -> float:
-        """What a node must cost less than."""
         return np.inf if self.best is None else self.best.cost
 
     def improves(self, verdict: Verdict) -> bool:
-        """Take a node that holds if it is the best so far."""
+        """Record a node that holds if it is the best so far."""
         if verdict.finding is not Finding.HOLDS or (self.best is not None and _rank(verdict) >= _rank(self.best)):
             return False
         self.best = verdict
         return True
 
     def finish(self, bound: float) -> None:
-        """End with a lower bound of all that was not checked."""
+        """End with a lower bound of the costs of unchecked nodes."""
         self.bound = min(bound, self.limit)
         self.complete = not bound < self.limit
 
     def as_dict(self) -> dict[str, object]:
-        """Return the figures for the evidence: the best node, and the proof that nothing below a bound is possible."""
+        """Return the figures for the evidence: the best node, and the bound that proves its optimality."""
         measure = self.judge.measure
         figures: dict[str, object] = {
             "measure": measure.name,
@@ -85,7 +84,7 @@ class Search(ABC):
 
     @abstractmethod
     def run(self) -> Iterator[None]:
-        """Search, yielding after every node that was checked."""
+        """Search, yielding after every checked node."""
 
 
 def nodes_above(levels: Levels, top: Levels) -> list[Levels]:
@@ -101,11 +100,11 @@ def _rank(verdict: Verdict) -> tuple[float, int, Levels]:
 
 
 class _Tabulated(Search):
-    """A lattice as an array: every check rules out as many nodes as possible.
+    """A lattice as an array; every check rules out as many nodes as possible.
 
-    Alive are the nodes that may still be the best. One that fails with everything finer kills its down-set; one
-    that holds kills all that cost more. The next node to check is one that promises much either way: it maximizes
-    the smaller of both numbers. Once no alive node can be ruled out easily, the cheapest comes next.
+    Nodes are alive while they may be the best. A node that fails with everything finer rules out its down-set; one that
+    holds rules out all that cost more. The next node to check maximizes the smaller of both numbers. If all alive nodes
+    have passed the cheap tests, the cheapest is next.
     """
 
     def __init__(self, judge: Judge, seconds: float) -> None:
@@ -115,13 +114,13 @@ class _Tabulated(Search):
         self._alive: BoolArray = np.ones(shape, dtype=np.bool_)
         self._passed: BoolArray = np.zeros(shape, dtype=np.bool_)
         heights = sum(np.ogrid[tuple(slice(n) for n in shape)])
-        self._ties = np.empty(shape, dtype=np.int64)  # of equal cost, the lower is better
+        self._ties = np.empty(shape, dtype=np.int64)  # ties in cost go to the lower node
         self._ties.flat[np.lexsort((np.arange(self._ties.size), np.ravel(heights)))] = np.arange(self._ties.size)
         self._shape = np.array(shape, dtype=np.int64)
         self._by_cost = np.argsort(self._costs, axis=None, kind="stable")
 
     def run(self) -> Iterator[None]:
-        """Check until no node is alive, or the time is over."""
+        """Check nodes until none is alive or the time is over."""
         if self.judge.budget:
             yield from self._descend()
         while self._alive.any():
@@ -133,7 +132,7 @@ class _Tabulated(Search):
         self.finish(np.inf)
 
     def _descend(self) -> Iterator[None]:
-        """Go down from the top, always to the cheapest node that holds: failures say little where records go."""
+        """Descend from the top to the cheapest child that holds, because with suppression failures rule out little."""
         levels: Levels | None = self.judge.groupings.ladders.top
         while levels is not None:
             nodes = sorted(nodes_below(levels, (0,) * len(levels)), key=self._costs.__getitem__)
@@ -182,19 +181,19 @@ class _Tabulated(Search):
 class Branch(NamedTuple):
     """All nodes between a finest and a coarsest one."""
 
-    least: float  # no node of it costs less
+    least: float  # lower bound of its nodes' costs
     finest: Levels
     coarsest: Levels
-    unsure: tuple[int, ...]  # attributes of which the finest level may be too low
+    unsure: tuple[int, ...]  # attributes whose finest level may be too low
 
 
 class _Branches(Search):
-    """Split the lattice into ever smaller branches, the cheapest first.
+    """Branch and bound: splits the lattice into ever smaller branches, the cheapest first.
 
-    If the coarsest node of a branch with one attribute lowered fails downwards, no node of the branch can be as low
-    there: its finest node rises, and so does what its nodes cost at least. Then it is split by an attribute: one part
-    keeps only the lowest level, and is followed until a single node is left; the other has the higher levels and waits.
-    Where records may be suppressed the cheapest nodes are not the finest, so that neighbours of the best are tried too.
+    If the coarsest node of a branch with one attribute lowered fails downwards, no node of the branch can be that low:
+    its finest node is raised, and so is the lower bound of its costs. Then it is split by an attribute. The part with
+    the lowest level is followed until a single node is left, and the part with the higher levels is queued. If records
+    may be suppressed, the cheapest nodes need not be the finest; neighbours of the best node are tried as well.
     """
 
     def __init__(self, judge: Judge, seconds: float) -> None:
@@ -202,7 +201,7 @@ class _Branches(Search):
         self._seen: set[Levels] = set()  # nodes whose neighbours were looked at
 
     def run(self) -> Iterator[None]:
-        """Follow the cheapest branch, until none is cheaper than the best node or the time is over."""
+        """Follow the cheapest branch until none is cheaper than the best node or the time is over."""
         top = self.judge.groupings.ladders.top
         self.improves(self.judge.check(top))
         yield
@@ -222,7 +221,7 @@ class _Branches(Search):
         self.finish(waiting[0].least if waiting else np.inf)
 
     def _look_around(self) -> Iterator[None]:
-        """Lower attributes, or exchange a level of one for a level of another, as long as that is cheaper."""
+        """Lower one attribute, or lower one and raise another, as long as that is cheaper."""
         plain, top = self.judge.measure.plain, self.judge.groupings.ladders.top
         while self.best is not None and self.best.levels not in self._seen:
             start = self.best.levels
@@ -237,7 +236,7 @@ class _Branches(Search):
                     yield
 
     def _raise_finest(self, branch: Branch, source: Grouping) -> Generator[None, None, Branch]:
-        """Raise the finest node to the lowest levels with which a node of the branch can hold, or until it is dear."""
+        """Raise the finest node to the lowest levels with which a node of the branch can hold, or to the cost limit."""
         least, finest, coarsest, unsure = branch
         while unsure and least < self.limit and not self.late:
             j = unsure[0]
@@ -254,10 +253,7 @@ class _Branches(Search):
         return Branch(least, finest, coarsest, unsure)
 
     def _split(self, branch: Branch) -> tuple[Branch, Branch]:
-        """Return the part that has the lowest level of one attribute, and the part that has the others.
-
-        The attribute is the one with the fewest values.
-        """
+        """Split by the attribute with the fewest values, into its lowest level and all higher levels."""
         _, finest, coarsest, _ = branch
         rungs = self.judge.groupings.ladders.rungs
         left = [j for j, (low, high) in enumerate(zip(finest, coarsest, strict=True)) if low < high]
@@ -270,7 +266,7 @@ class _Branches(Search):
         )
 
     def _least(self, finest: Levels) -> float:
-        """Return what no node as coarse as this or coarser costs less than."""
+        """Return a lower bound of the costs of this node and all coarser ones."""
         measure, groupings = self.judge.measure, self.judge.groupings
         if measure.separable:
             return measure.plain(finest)
@@ -282,10 +278,10 @@ class _Branches(Search):
 def most_telling(
     alive: BoolArray, open_ones: BoolArray, shape: IntArray, by_cost: IntArray, separable: bool, around: CodeArray
 ) -> int:
-    """Return the open node with the largest minimum of alive nodes in its down-set and alive nodes that cost more.
+    """Return the open node that maximizes min(alive nodes in its down-set, alive nodes that cost more).
 
-    Where costs are not known beforehand, the up-set takes the place of the latter. *around* is (2, n) for both sides:
-    the alive nodes at first.
+    If costs are not known in advance, alive nodes in the up-set replace the latter. *around* is (2, n) scratch space
+    for both counts, initially the alive nodes.
     """
     below, above = around[0], around[1]
     n = stride = len(alive)

@@ -1,6 +1,6 @@
-"""One full-domain search from the problem to its plan, or to the reason why there is none.
+"""Full-domain searches: from the problem to its plan, or to the reason why there is none.
 
-With ``recode``, the records that one search suppresses are generalized again, by their own levels.
+With ``recode``, the records that one search suppresses are generalized again, with other levels.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ class Solution:
 
     @property
     def found(self) -> bool:
-        """Whether some node holds."""
         return self.search.best is not None
 
     def plan(self) -> Plan:
-        """Return the best node's classes, with the search's figures, or raise what stands in the way."""
+        """Return the best node's classes with the search's figures, or raise UnreachableError with the reason."""
         best, figures = self.search.best, self.search.as_dict()
         if best is None or best.suppressed is None:
             raise UnreachableError(self._why_none())
@@ -61,24 +60,23 @@ class Solution:
         )
 
     def _why_none(self) -> str:
-        """Say what stands in the way if no node holds."""
         search = self.search
         if not search.complete:
             return (
-                f"no combination of levels that keeps every requirement was found in {search.seconds:.3g} s "
+                f"no combination of levels that satisfies every requirement was found in {search.seconds:.3g} s "
                 f"({search.n_checked} of {search.n_nodes} checked); allow a larger time_budget"
             )
-        for _, _, reason in failing_as_one_class(self.problem):  # withholding was thought to help, and does not
+        for _, _, reason in failing_as_one_class(self.problem):  # even withholding cannot satisfy it
             return reason
         return self._relative_model_that_blocks() or (
-            f"none of the {search.n_nodes} combinations of levels keeps every requirement at once "
-            f"with at most {search.judge.budget:,} of the records withheld; weaken one of them, or withhold more"
+            f"none of the {search.n_nodes} combinations of levels satisfies all requirements "
+            f"with at most {search.judge.budget:,} of the records withheld; weaken a requirement, or withhold more"
         )
 
     def _relative_model_that_blocks(self) -> str:
-        """Say what tables of several classes would reach of a model that compares with the whole, if only that fails.
+        """If a model that compares with the whole table fails, explain what tables of several classes reach.
 
-        These are the most general ones, where one attribute keeps a level; nothing is suppressed in them.
+        Only the most general tables are examined, in which one attribute has a lower level and nothing is suppressed.
         """
         top = self.search.judge.groupings.ladders.top
         nodes = [(*top[:j], level, *top[j + 1 :]) for j, height in enumerate(top) for level in range(height)]
@@ -96,7 +94,7 @@ class Solution:
         )
 
     def _failing(self, levels: Levels) -> list[tuple[Requirement, float]]:
-        """Return what a node of several classes reaches of the requirements that it fails; none if it has one class."""
+        """Return the requirements that a node of several classes fails, with the parameters that it reaches."""
         judge = self.search.judge
         grouping = judge.groupings.at(levels)
         failing = judge.find_failing(grouping) if np.count_nonzero(grouping.sizes) > 1 else []
@@ -110,7 +108,7 @@ class Solution:
 def _plan_node(
     problem: Problem, groupings: Groupings, levels: Levels, suppressed: BoolArray, figures: Mapping[str, Any]
 ) -> Plan:
-    """Return the classes of a node without those that are suppressed."""
+    """Return the classes of a node without the suppressed ones."""
     grouping = groupings.at(levels)
     published = (grouping.sizes > 0) & ~suppressed
     number = np.where(published, np.cumsum(published) - 1, WITHHELD).astype(np.int32)
@@ -123,38 +121,37 @@ def _plan_node(
 
 
 def plan_levels(problem: Problem, measure: str, levels: Levels) -> Plan:
-    """Return the classes of levels that were chosen by hand, or raise why they do not keep the requirements."""
+    """Return the classes of levels chosen by hand, or raise if they violate a requirement."""
     judge = make_judge(problem, measure, problem.max_withheld)
     verdict = judge.check(levels)
     if verdict.suppressed is None:
         failing = judge.find_failing(judge.groupings.at(levels))
         names = ", ".join(dict.fromkeys(requirement.model.subject for requirement, _, _ in failing))
         raise UnreachableError(
-            f"the levels that the policy chooses do not keep {names or 'every requirement'} with at most "
+            f"the levels of the policy do not satisfy {names or 'every requirement'} with at most "
             f"{problem.max_withheld:,} of the records withheld; choose higher levels, withhold more, "
-            "or leave levels out to have the best ones found"
+            "or leave out levels to search for the best ones"
         )
     figures = {"measure": measure, "chosen": judge.measure.value(verdict.cost)}
     return _plan_node(problem, judge.groupings, levels, verdict.suppressed, figures)
 
 
 def make_judge(problem: Problem, measure: str, budget: int) -> Judge:
-    """Return who checks the nodes of a problem's lattice, with at most *budget* records suppressed."""
     groupings = Groupings(problem)
     return Judge(problem, groupings, MEASURES[measure](groupings.ladders, len(problem.sensitive)), budget)
 
 
 Solve = Callable[[Problem, int, bool], Solution]  # the bool is *defers* of Solution.of
-Round = tuple[IntArray, Plan]  # which cells of the problem were left, and the plan that one search made of them
+Round = tuple[IntArray, Plan]  # the cells that were left, and the plan of one search for them
 
 
 def recode(problem: Problem, solve: Solve, share: float) -> Plan:
-    """Return the classes of all rounds; classes of different rounds that publish the same ranges become one.
+    """Return the classes of all rounds; classes of different rounds that publish the same ranges are merged.
 
-    Every round takes the most special levels at which it publishes enough of its records: at most the given share may
-    wait for the next round. If too many are left in the end, the last round is done again with no more suppression
-    than the policy allows, or the one before it, and so on. If the search without rounds gives a lower normalized
-    certainty penalty, its plan is returned, with its suppressed records recoded.
+    Every round chooses the most specific levels at which at most the given share of its records is left to the next
+    round. If too many records are left in the end, the last round, or an earlier one, is repeated with only the
+    suppression that the policy allows. A search without rounds, with its suppressed records recoded, replaces the
+    result if its normalized certainty penalty is lower.
     """
     cells = np.flatnonzero(problem.cells.counts > 0)
     first = cells, solve(_restrict(problem, cells), problem.max_withheld, False).plan()
@@ -186,13 +183,12 @@ def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> li
 
 
 def _find_left(last: Round) -> IntArray:
-    """Return the cells that a round suppressed."""
     cells, plan = last
     return np.asarray(cells[plan.assignment.class_of == WITHHELD], dtype=np.int64)
 
 
 def _restrict(problem: Problem, cells: IntArray) -> Problem:
-    """Return the problem of some cells only."""
+    """Return the problem restricted to some cells."""
     requirements = tuple(
         replace(requirement, values=None if requirement.values is None else requirement.values[cells])
         for requirement in problem.requirements

@@ -1,4 +1,4 @@
-"""Local suppression: recoding by hand, then as few suppressed values as possible, as statistical offices do it."""
+"""Local suppression: recoding by hand, then as few suppressed values as possible, as in statistical offices."""
 
 from __future__ import annotations
 
@@ -21,63 +21,61 @@ Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class LocalSuppression(Method):
-    """Every value is published at the level chosen for its attribute or, if a class needs it, as ``*``.
+    """Every value is published at the level chosen for its attribute, or suppressed as ``*`` if a class requires it.
 
-    Hundepool et al., "Statistical Disclosure Control" (2012), sections 3.4.2 and 3.4.3. Records of a class suppress the
-    same attributes, so that equal labels make the classes that models are about. Which groups suppress values depends
-    on quasi values only: models of sensitive values are refused.
+    Hundepool et al., "Statistical Disclosure Control" (2012), sections 3.4.2 and 3.4.3. All records of a class
+    suppress the same attributes, so equal labels form the classes. Models of sensitive values are refused, because
+    suppression must depend on quasi values only.
     """
 
     name: ClassVar[str] = "local-suppression"
-    title: ClassVar[str] = "generalizes every attribute to a level that you choose, then suppresses single values"
+    title: ClassVar[str] = "generalizes every attribute to a chosen level, then suppresses single values"
     counts_people = True
     by_hand = True
 
     levels: dict[str, Level] = Field(
         default={},
-        description="the level of the taxonomy at which each attribute is published, 0 being the original values; "
-        "attributes that are not named stay original",
+        description="the level of the taxonomy at which each attribute is published; 0, the default, keeps the "
+        "original values",
     )
     importance: tuple[str, ...] | dict[str, Weight] | None = Field(
         default=None,
-        description="which attributes to spare: a list, the most important first, or what a suppressed value of each "
-        "costs, 1 for those that are not named; without it, the weights of the attributes",
+        description="which attributes to preserve: a list, the most important first, or the cost of a suppressed "
+        "value of each, by default 1; if omitted, the weights of the attributes",
     )
 
     def refuses(self, problem: Problem) -> str | None:
-        """Refuse models of values and a least share of a population; unknown names and levels are errors."""
+        """Refuse models of values and smallest shares of a population; unknown names and levels are errors."""
         self._find_levels(problem)
         self._weigh(problem)
         if names := [one.model.name for one in problem.requirements if isinstance(one.model, ValueModel)]:
             return (
-                f"it serves models of class sizes, and {names[0]} is about sensitive values: a frequent combination "
-                "that is suppressed would show that its people share a value; use mondrian or sweep"
+                f"it serves models of class sizes, and {names[0]} constrains sensitive values: suppressing a frequent "
+                "combination would disclose that its people share a value; use mondrian or sweep"
             )
         if any(not requirement.model.merge_monotone for requirement in problem.requirements):
             return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
-        """Return the classes that suppress least of those that were found."""
         from shoal.methods.local_suppression.planning import Planner
 
         with progress.step("suppressing", unit="patterns") as step:
             return Planner(problem, self._find_levels(problem), self._weigh(problem), step).plan()
 
     def _find_levels(self, problem: Problem) -> list[int]:
-        """Return the level of each quasi attribute."""
         _check_names("levels", self.levels, problem)
         for attribute in problem.quasi:
             height, level = attribute.taxonomy.height, self.levels.get(attribute.name, 0)
             if level > height:
                 raise PolicyError(
                     f"method {self.name}: levels: the taxonomy of {attribute.name!r} has the levels 0 to {height}, "
-                    f"and {level} is asked for"
+                    f"not {level}"
                 )
         return [self.levels.get(attribute.name, 0) for attribute in problem.quasi]
 
     def _weigh(self, problem: Problem) -> FloatArray:
-        """Return (n_quasi,) what a suppressed value of each attribute costs."""
+        """Return (n_quasi,) the cost of a suppressed value of each attribute."""
         names = [attribute.name for attribute in problem.quasi]
         if self.importance is None:
             return np.array([attribute.weight for attribute in problem.quasi])

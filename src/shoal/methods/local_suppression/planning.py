@@ -1,7 +1,7 @@
 """Which values to suppress: patterns of attributes, the cheapest first (docs/adr/0013-local-suppression.md).
 
-A *base* is a distinct combination of recoded quasi values. A base that meets every requirement is a class as it is. The
-others, the *needy*, look pattern by pattern for records that agree with them in all attributes outside the pattern.
+A *base* is a distinct combination of recoded quasi values. A base that satisfies every requirement becomes a class
+unchanged. The others, the *needy* bases, are grouped pattern by pattern with bases that agree outside the pattern.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 
-_MOST_ATTRIBUTES = 10  # of which all patterns are tried
-_MOST_PATTERNS = 256  # of more attributes: what these leave over is cut from above
-_RUNS = 30  # through the patterns, each in another order
+_MOST_ATTRIBUTES = 10  # up to this number all patterns are tried
+_MOST_PATTERNS = 256  # of more attributes; Mondrian cuts the remaining bases
+_RUNS = 30  # passes through the patterns, each in a different order
 _RUN_WORK = 1 << 18  # needy bases times patterns of all runs but the first
-_SPREAD = 0.15  # standard deviation of the logarithm of the factors that change the order
-_MOST_SINGLE = 32  # needy bases that are given to classes one by one
+_SPREAD = 0.15  # standard deviation of the logarithms of the factors that randomize the order
+_MOST_SINGLE = 32  # needy bases that are assigned to classes one by one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recoded:
-    """A table after recoding, and what its models see of groups of its bases."""
+    """A table after recoding, and its models' verdicts on groups of bases."""
 
     problem: Problem
     lo: CodeArray  # (n_bases, d) first leaf of each recoded value
     hi: CodeArray  # (n_bases, d) leaf after the last
     keys: KeyArray  # (n_words, n_bases) packed codes, ascending
-    fields: KeyArray  # (d, n_words) where an attribute's code is in a key
+    fields: KeyArray  # (d, n_words) mask of an attribute's code in a key
     base_of: CodeArray  # (n_cells,)
-    records: IntArray  # (n_bases,) none in a base that only a population has
-    varies: BoolArray  # (d,) whether suppressing an attribute changes what a class is
+    records: IntArray  # (n_bases,) 0 for a base that only a population has
+    varies: BoolArray  # (d,) whether suppressing an attribute changes the classes
     judges: tuple[Judge, ...]
 
     @classmethod
     def of(cls, problem: Problem, levels: Sequence[int]) -> Recoded:
-        """Generalize every attribute to its level."""
         trees = [attribute.taxonomy for attribute in problem.quasi]
         columns = zip(trees, problem.quasi_codes, levels, strict=True)
         nodes = [tree.node_at(level)[codes] for tree, codes, level in columns]
@@ -84,26 +83,22 @@ class Recoded:
 
     @property
     def by_size(self) -> bool:
-        """Whether the records of a class are all that is asked about."""
+        """Whether all requirements depend on the records of a class only."""
         return all(r.model.sees == "sizes" and r.people is None for r in self.problem.requirements)
 
     def group(self, bases: IntArray, pattern: BoolArray) -> tuple[IntArray, CodeArray]:
-        """Return the first of bases that agree in all attributes outside the pattern, and every base's group."""
+        """Group bases that agree outside the pattern; return the first base of each group, and every base's group."""
         mask = np.bitwise_or.reduce(self.fields[~pattern], axis=0, initial=np.uint64(0))
-        first, group = kernels.number_keys(self.keys[0, bases] & mask[0])
-        for word in range(1, len(mask)):
-            _, more = kernels.number_keys(self.keys[word, bases] & mask[word])
-            first, group = kernels.number_keys(group.astype(np.uint64) << np.uint64(32) | more.astype(np.uint64))
-        return first, group
+        return kernels.number_rows(self.keys[:, bases].T & mask)
 
     def hold(self, bases: IntArray, group: CodeArray, first: IntArray, pattern: BoolArray) -> BoolArray:
-        """Return (n_groups,) whether groups of bases meet every requirement, under the labels of their first ones."""
+        """Return (n_groups,) whether groups of bases satisfy every requirement, with the labels of their first base."""
         sizes = kernels.sum_groups(group, self.records[bases], len(first))
         if self.by_size:
             asked = [judge.requirement.model.holds(ClassHistograms(sizes), judge.whole) for judge in self.judges]
             return np.asarray(np.logical_and.reduce(asked))
         verdict = sizes >= max(self.problem.smallest_class, 1)
-        place = np.where(verdict, np.cumsum(verdict) - 1, -1).astype(np.int32)  # the others need no closer look
+        place = np.where(verdict, np.cumsum(verdict) - 1, -1).astype(np.int32)  # the others are too small
         of_base = np.full(len(self.records), -1, dtype=np.int32)
         of_base[bases] = place[group]
         people = self.people_under(bases[first[verdict]], pattern)
@@ -137,7 +132,7 @@ class Recoded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The classes of bases: what each suppresses, and a base that has its label outside of that."""
+    """The classes of bases: each with its suppressed attributes, and a base that has its other labels."""
 
     patterns: BoolArray  # (n_classes, d)
     base: IntArray  # (n_classes,)
@@ -150,7 +145,7 @@ class Choice:
 
 
 class Planner:
-    """One table, recoded, and what it costs to suppress a value of each attribute."""
+    """Chooses the classes of a recoded table, given the cost of a suppressed value of each attribute."""
 
     def __init__(self, problem: Problem, levels: Sequence[int], weights: FloatArray, step: Step) -> None:
         refuse_unreachable(problem, 0)
@@ -166,10 +161,9 @@ class Planner:
         self._safe = self._recoded.hold(self._there, own.astype(np.int32), own, nothing)
 
     def plan(self) -> Plan:
-        """Return the classes of the cheapest run."""
         recoded, weights = self._recoded, self._weights
         work = int(np.count_nonzero(~self._safe)) * len(self._patterns)
-        rng = np.random.default_rng(0)  # protects nobody: it only says in which order to look
+        rng = np.random.default_rng(0)  # for the order of patterns only, which protects no one
         choices = [self._run(rng, 0.0)]
         choices += [self._run(rng, _SPREAD) for _ in range(min(_RUNS, _RUN_WORK // work) if work else 0)]
         best = min(choices, key=lambda choice: choice.cost(recoded, weights))
@@ -192,7 +186,7 @@ class Planner:
         return replace(plan, recoded=dict(zip(names, self._levels, strict=True)), search=figures)
 
     def _run(self, rng: np.random.Generator, spread: float) -> Choice:
-        """Close classes pattern by pattern, in a somewhat random order if asked to, and give the rest to classes."""
+        """Form classes pattern by pattern, in an order randomized by *spread*, then assign the remaining bases."""
         recoded, there = self._recoded, self._there
         n, d = int(self._safe.sum()), len(self._weights)
         class_of = np.full(len(recoded.records), WITHHELD, dtype=np.int32)
@@ -220,9 +214,9 @@ class Planner:
         return self._absorb(choice, needy) if len(needy) else choice
 
     def _cut(self, needy: IntArray) -> tuple[BoolArray, IntArray, CodeArray]:
-        """Return the classes of needy bases by Mondrian, for which an attribute has its values and only ``*`` above.
+        """Group needy bases by Mondrian, with flat taxonomies of each attribute's values and ``*``.
 
-        Of many attributes few patterns can be tried, and what these leave over differs in most attributes anyway.
+        With many attributes only few patterns can be tried, and the remaining bases differ in most attributes.
         """
         from shoal.methods.mondrian.tree import MondrianTree
 
@@ -250,7 +244,7 @@ class Planner:
         return plan.hi - plan.lo > 1, np.unique(group, return_index=True)[1], group
 
     def _absorb(self, choice: Choice, needy: IntArray) -> Choice:
-        """Give needy bases to the classes that cost least more with them, further classes joining until all hold.
+        """Merge needy bases with the classes whose cost rises least, and more classes, until all hold.
 
         They are withheld instead if the policy allows it and it costs less.
         """
@@ -265,7 +259,7 @@ class Planner:
         class_of[needy] = n + (np.arange(len(needy)) if single else 0)
         sizes = kernels.sum_groups(class_of, recoded.records, len(base))
         for one in range(n, len(base)):
-            while sizes[one]:  # none, if another needy base took it in
+            while sizes[one]:  # 0 if it was merged into another needy base
                 merged = patterns | patterns[one] | (recoded.lo[base] != recoded.lo[base[one]])
                 extra = (sizes + sizes[one]) * (merged @ weights) - sizes * (patterns @ weights)
                 extra[(sizes == 0) | (np.arange(len(base)) == one)] = np.inf
@@ -276,7 +270,9 @@ class Planner:
                 if not same and recoded.hold(own, zero, zero[:1].astype(np.int64), patterns[one])[0]:
                     break  # and no other class has its label
                 if extra[other] == np.inf:
-                    raise UnreachableError("the requirements hold neither for several classes of the table nor for one")
+                    raise UnreachableError(
+                        "neither several classes nor a single class of the table satisfies the requirements"
+                    )
                 class_of[class_of == other] = one
                 patterns[one] = merged[other]
                 sizes[one], sizes[other] = sizes[one] + sizes[other], 0
@@ -296,10 +292,10 @@ class Planner:
         return found
 
     def _bound(self) -> float:
-        """Return a weighted number of suppressed values that no choice goes below.
+        """Return a lower bound of the weighted number of suppressed values.
 
-        Records of a base that is too small share their class with others, all of them alike outside its pattern: so
-        these records suppress at least the cheapest pattern that makes enough records of the table alike.
+        Records of a base that is too small share their class with records that agree outside its pattern. They suppress
+        at least the cheapest pattern outside which enough records of the table agree.
         """
         recoded, there, smallest = self._recoded, self._there, self._problem.smallest_class
         records, total, cost = recoded.records[there], 0.0, 0.0
@@ -315,7 +311,7 @@ class Planner:
 
 
 def _restrict(requirement: Requirement, cells: IntArray, counts: IntArray) -> Requirement:
-    """Return a requirement on some cells, as those of a region of the table."""
+    """Return a requirement restricted to some cells, like those of a region of the table."""
     people = requirement.people
     if people is not None:
         people = replace(people, person=people.person[cells])
@@ -323,7 +319,7 @@ def _restrict(requirement: Requirement, cells: IntArray, counts: IntArray) -> Re
 
 
 def cheapest_patterns(weights: FloatArray, varies: BoolArray, most: int) -> Iterator[tuple[float, BoolArray]]:
-    """Yield non-empty sets of varying attributes by the sum of their weights, at most so many.
+    """Yield at most *most* non-empty sets of varying attributes, by ascending sums of their weights.
 
     >>> found = cheapest_patterns(np.array([2.0, 1.0]), np.array([True, True]), 4)
     >>> [(cost, pattern.tolist()) for cost, pattern in found]
@@ -338,7 +334,7 @@ def cheapest_patterns(weights: FloatArray, varies: BoolArray, most: int) -> Iter
         pattern = np.zeros(len(weights), dtype=np.bool_)
         pattern[order[list(chosen)]] = True
         yield cost, pattern
-        if last + 1 < len(order):  # one attribute more, or the next in place of the last
+        if last + 1 < len(order):  # add the next attribute, or replace the last by it
             more, now = float(weights[order[last + 1]]), float(weights[order[last]])
             heapq.heappush(waiting, (cost + more, last + 1, (*chosen, last + 1)))
             heapq.heappush(waiting, (cost + more - now, last + 1, (*chosen[:-1], last + 1)))

@@ -1,4 +1,4 @@
-"""From groups of near records to classes that meet every requirement."""
+"""Joins groups of near records into classes that satisfy every requirement."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal.columns.microaggregation import mdav
+from shoal.columns.numbers import FARTHEST
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.kernels import group_items, same_rows
@@ -17,30 +18,28 @@ from shoal.plan.judging import judge_plan
 from shoal.plan.plan import WITHHELD, Assignment, Plan
 from shoal.plan.problem import Problem
 
-_FARTHEST = 2.0**52  # steps from 0, beyond which floats skip some
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Records that have the same numbers missing and are in the same stratum: these can have a common average."""
+    """Records of one stratum that lack the same numbers; only these can have common averages."""
 
     members: IntArray  # (n_members,) places among the records
     space: mdav.Space
 
     def grouping(self, owner: CodeArray) -> tuple[CodeArray, mdav.Grouping]:
-        """Return the classes of the part, ascending, and which of them each member is in."""
+        """Return the classes of the part, ascending, and the class of each member."""
         classes, group = np.unique(owner[self.members], return_inverse=True)
         return classes, mdav.Grouping(group.reshape(-1).astype(np.int32), len(classes))
 
 
 def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Generator, progress: Progress) -> Plan:
-    """Return classes of near records that meet every requirement, or raise UnreachableError."""
+    """Return classes of near records that satisfy every requirement, or raise UnreachableError."""
     refuse_unreachable(problem, problem.max_withheld)
     cells = rng.permutation(np.repeat(np.arange(problem.cells.n_cells), problem.cells.counts))
     with progress.step("grouping", len(cells), unit="records") as step:
         parts, n_groups = _parts(problem, method, cells), 0
         owner = np.empty(len(cells), dtype=np.int32)
-        for part in parts:  # one of fewer records than a class needs is one group
+        for part in parts:  # a part with fewer records than a class needs is one group
             grouping = mdav.microaggregate(part.space, min(problem.smallest_class, len(part.members)), step=step)
             owner[part.members] = grouping.group + n_groups
             n_groups += grouping.n_groups
@@ -59,7 +58,7 @@ def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Gener
 
 
 def _parts(problem: Problem, method: Microaggregation, cells: IntArray) -> list[_Part]:
-    """Cut the records into those of a stratum with the same numbers missing, and measure how near they are."""
+    """Split the records into parts and place those of each part in a metric space."""
     columns = [None if column is None else column[cells] for column in problem.numbers]
     common: list[AnyIntArray] = [np.isnan(column).astype(np.int32) for column in columns if column is not None]
     common += [
@@ -81,17 +80,16 @@ def _parts(problem: Problem, method: Microaggregation, cells: IntArray) -> list[
             elif not np.isnan(column[members[0]]):
                 numbers.append(column[members])
                 weights.append(attribute.weight)
-        if not numbers and not categories:  # nothing is known of these records, so all are alike
+        if not numbers and not categories:  # all attributes are missing, so all records are alike
             categories, other_weights = [np.zeros(len(members), dtype=np.int32)], [1.0]
         parts.append(_Part(members, mdav.Space.of(numbers, categories, [*weights, *other_weights])))
     return parts
 
 
 def _coincident(problem: Problem, method: Microaggregation, cells: IntArray, owner: CodeArray) -> CodeArray:
-    """Return classes of which no two publish the same centres.
+    """Merge classes with equal published centres.
 
-    The centre of two groups together may, in the last digit, be that of a third: what is published is computed once
-    more from the classes, so this goes on until it changes nothing.
+    The rounded centre of merged classes may equal that of a third class, so this is repeated until nothing changes.
     """
     shown = np.flatnonzero(owner != WITHHELD)
     owner = owner.copy()
@@ -108,7 +106,7 @@ def _coincident(problem: Problem, method: Microaggregation, cells: IntArray, own
 
 def _plan(problem: Problem, cells: IntArray, owner: CodeArray) -> Plan:
     n_classes = int(owner.max()) + 1
-    start, order = group_items(owner, n_classes)  # without the withheld
+    start, order = group_items(owner, n_classes)  # without withheld records
     placed = cells[order]
     columns = [codes[placed].astype(np.int32) for codes in problem.quasi_codes]
     lo = np.stack([np.minimum.reduceat(column, start[:-1]) for column in columns], axis=1)
@@ -118,7 +116,7 @@ def _plan(problem: Problem, cells: IntArray, owner: CodeArray) -> Plan:
 
 
 def _find_holding(problem: Problem, plan: Plan) -> BoolArray:
-    """Return (n_classes,) whether each meets every requirement."""
+    """Return (n_classes,) whether each satisfies every requirement."""
     held = np.ones(plan.n_classes, dtype=np.bool_)
     begin = 0
     for requirement, classes, whole in judge_plan(problem, plan):
@@ -129,7 +127,7 @@ def _find_holding(problem: Problem, plan: Plan) -> BoolArray:
 
 
 def _join_failing(problem: Problem, parts: list[_Part], owner: CodeArray, failing: BoolArray) -> CodeArray:
-    """Join failing classes with their nearest; withhold those that have no other one in their part, or raise."""
+    """Join failing classes with their nearest; withhold classes that are alone in their part, or raise."""
     joined = np.full(len(owner), WITHHELD, dtype=np.int32)
     alone, n_classes, several = [], 0, False
     for part in parts:
@@ -143,7 +141,7 @@ def _join_failing(problem: Problem, parts: list[_Part], owner: CodeArray, failin
         grouping = mdav.join_groups(part.space, grouping, failing[classes])
         joined[part.members] = grouping.group + n_classes
         n_classes += grouping.n_groups
-    if several:  # what those that are left reach may depend on the others: they wait
+    if several:  # whether single classes hold may depend on the others: retry them later
         for part in alone:
             joined[part.members] = n_classes
             n_classes += 1
@@ -157,17 +155,17 @@ def _join_failing(problem: Problem, parts: list[_Part], owner: CodeArray, failin
 def _unmet(problem: Problem, n_parts: int, records: int) -> str:
     models = ", ".join(requirement.model.subject for requirement in problem.requirements)
     if n_parts == 1:
-        return f"microaggregation: even all records as one group do not meet {models}; use slicing, or ask for less"
+        return f"microaggregation: even all records as one group do not satisfy {models}; use slicing, or ask for less"
     return (
-        f"microaggregation: {records} records have numbers missing that too few others have missing, or are in strata "
-        f"of too few, so that no group of them meets {models}; max_withheld allows {problem.max_withheld} of them to "
-        "be left out. Allow more, name fewer strata, say missing: drop, or give the columns that have gaps a taxonomy "
-        "of categories"
+        f"microaggregation: {records} records lack numbers that too few others lack, or are in strata of too few "
+        f"records; no group of them satisfies {models}, and max_withheld allows withholding {problem.max_withheld}. "
+        "Allow more, name fewer strata, use missing: drop, or give columns with missing numbers a taxonomy of "
+        "categories"
     )
 
 
 def _variation_lost(parts: list[_Part], owner: CodeArray) -> float:
-    """Return the share of the variation of the published records that averages do not show (SSE / SST)."""
+    """Return the share of the variation of the published records that averages remove (SSE / SST)."""
     lost = total = 0.0
     for part in parts:
         if owner[part.members[0]] != WITHHELD:
@@ -177,7 +175,7 @@ def _variation_lost(parts: list[_Part], owner: CodeArray) -> float:
 
 
 def _too_coarse(problem: Problem, method: Microaggregation) -> list[str]:
-    """Tell of the columns of which rounding leaves next to nothing."""
+    """Return warnings about columns whose variation rounding removes."""
     warnings = []
     for attribute, column in zip(problem.quasi, problem.numbers, strict=True):
         if column is None or attribute.taxonomy.scale.kind != "number":
@@ -185,27 +183,27 @@ def _too_coarse(problem: Problem, method: Microaggregation) -> list[str]:
         known = column[~np.isnan(column)]
         if 0.0 < float(np.std(known)) < 10.0**-method.decimals:
             warnings.append(
-                f"column {attribute.name!r}: its numbers differ by less than {method.decimals} decimals show; ask "
-                "for more decimals"
+                f"column {attribute.name!r}: its numbers vary by less than {method.decimals} decimals show; use "
+                "more decimals"
             )
     return warnings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Centres:
-    """What each group publishes of one attribute, in whole numbers: equal ones are published as equal values."""
+    """The published centres of one attribute as integers, which are equal if and only if the published values are."""
 
     steps: IntArray  # (n_groups,) multiples of 10**-decimals, days since 1970, or leaves
-    missing: BoolArray  # (n_groups,) whether the group publishes that the value is missing
+    missing: BoolArray  # (n_groups,) whether the published value is missing
 
     def codes(self) -> CodeArray:
-        """Return (n_groups,) codes from 0 on that differ wherever what is published differs."""
+        """Return (n_groups,) codes from 0 on that differ if and only if the published values differ."""
         known = np.where(self.missing, 0, self.steps - self.steps.min() + 1)
         return np.unique(known, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
 def place_centres(problem: Problem, plan: Plan, method: Microaggregation) -> Plan:
-    """Return the plan with every class at the leaves nearest to its centres: what somebody reads from averages."""
+    """Return the plan with every class at the leaves nearest to its centres, as readers interpret averages."""
     cells, grouping = group_records(problem, plan)
     lo = np.empty_like(plan.lo)
     for place, attribute in enumerate(problem.quasi):
@@ -231,9 +229,8 @@ def centres(
 ) -> Centres:
     """Return the centre of each group of records, given their *cells*, for the quasi attribute at *place*.
 
-    What a group publishes depends on nothing but which records are in it and, where several values of a category are
-    equally frequent, on how frequent these are among all records given. A number that is missing must be missing in
-    all records of a group or in none.
+    A centre depends only on the group's records and, if several values of a category are equally frequent, on their
+    frequencies among all given records. A number must be missing in all records of a group or in none.
     """
     attribute, column = problem.quasi[place], problem.numbers[place]
     if column is None:
@@ -247,6 +244,6 @@ def centres(
     missing = np.isnan(found)
     decimals = method.decimals if attribute.taxonomy.scale.kind == "number" else 0
     steps = np.rint(np.where(missing, 0.0, found) * 10.0**decimals)
-    if (np.abs(steps) > _FARTHEST).any():
+    if (np.abs(steps) > FARTHEST).any():
         raise InputError(f"column {attribute.name!r} has numbers too large for {decimals} decimals; ask for fewer")
     return Centres(steps.astype(np.int64), missing)

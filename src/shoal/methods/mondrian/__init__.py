@@ -1,4 +1,4 @@
-"""Mondrian: cut the table into boxes, again and again, as long as every box keeps every promise."""
+"""Mondrian: cuts the table into boxes repeatedly, as long as every box satisfies every requirement."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from shoal.plan.problem import Problem
 
 
 class Mondrian(Method):
-    """Every class is a box of quasi values that meets every requirement and cannot be cut further.
+    """Every class is a box of quasi values that satisfies every requirement and cannot be cut further.
 
     LeFevre, DeWitt and Ramakrishnan, "Mondrian multidimensional k-anonymity" (ICDE 2006). Here a box is cut into the
-    children of its label's node: those that hold become boxes, the others stay together under that label.
+    children of its label's node: children that satisfy the requirements become boxes, and the others form one box
+    under the old label.
     """
 
     name: ClassVar[str] = "mondrian"
@@ -29,21 +30,20 @@ class Mondrian(Method):
     labels: Labels = "levels"
     measure: Literal["ncp", "non-uniform-entropy"] | None = Field(
         default=None,
-        repr=False,  # the policy's document has it; a longer text would change what every seed draws
-        description="what cuts save: ncp, the width of labels, if it is not given; non-uniform-entropy, bits that "
-        "labels leave open, which keeps more of the marginals of a table with many quasi-identifiers",
+        repr=False,  # a longer text would change the draws of every seed
+        description="the loss that cuts reduce: ncp (the default), the width of labels; or non-uniform-entropy, the "
+        "uncertainty of labels in bits, which preserves more of the marginals if there are many quasi-identifiers",
     )
 
     def refuses(self, problem: Problem) -> str | None:
-        """Ranges do not tile the domain, so that the population under a label is not that of the box."""
+        """Refuse ranges for populations: ranges do not tile the domain, so labels and boxes cover different people."""
         if self.labels == "ranges" and self.measure == "non-uniform-entropy":
-            return "non-uniform-entropy is that of a taxonomy's values; use labels: levels, or measure: ncp"
+            return "non-uniform-entropy is defined for values of taxonomies; use labels: levels, or measure: ncp"
         if self.labels == "ranges" and any(r.population is not None for r in problem.requirements):
             return "labels: ranges cannot serve a model that counts a population; use labels: levels"
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
-        """Return the boxes as a plan."""
         from shoal.methods.mondrian.tree import MondrianTree
 
         with (
@@ -60,6 +60,6 @@ class Mondrian(Method):
 
 
 def _may_withhold(problem: Problem) -> bool:
-    """Withholding changes the table that some models compare with, and leaves people of a population uncovered."""
+    """Exclude models that compare with the table, which withholding changes, and those that must cover all people."""
     models = [requirement.model for requirement in problem.requirements]
     return all(model.merge_monotone and not model.relative_to_whole for model in models)

@@ -1,7 +1,6 @@
-"""The items of Mondrian, one for each cell, the boxes they lie in, and the compiled loops over them.
+"""The items of Mondrian, one for each cell, and the compiled loops over boxes of items.
 
-A box is a contiguous range of items. Chunks of boxes run in threads; each box is handled alone, so the number of
-threads does not change the result.
+Chunks of boxes run in threads. Boxes are independent, so the number of threads does not change the result.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from shoal.utility.marginals import find_edges
 from shoal.utility.rows import sum_weights
 
 _ITEMS_PER_CHUNK = 1 << 17
-_WITHIN_BINS = 1e-3  # bits that the width of a whole domain counts
+_WITHIN_BINS = 1e-3  # bits for the width of a whole domain
 
 Tally = tuple[IntArray, IntArray]  # (n, w) records and people; (n, n_values) records of each value
 
@@ -67,7 +66,7 @@ class Items:
             next(r.n_values for r in problem.requirements if r.values is column) for column in self._value_columns
         ]
         self._population_columns = _distinct_columns([r.population for r in problem.requirements])
-        self._everyone = bool(self._population_columns)  # labels cover the population, too
+        self._everyone = bool(self._population_columns)  # labels then cover the population
         counted = [problem.cells.counts, *self._population_columns]
         most = max(int(column.max(initial=0)) for column in counted)
         weights = _stack(counted, n, np.int32 if most < 1 << 31 else np.int64)
@@ -77,14 +76,14 @@ class Items:
 
     @property
     def widest(self) -> int:
-        """The number of values of the requirement that has most of them."""
+        """The largest number of values of a requirement."""
         return max(self._value_widths, default=1)
 
     def close(self) -> None:
         self._pool.shutdown()
 
     def boxes(self, starts: IntArray, stops: IntArray, barred: BoolArray) -> Boxes:
-        """Return ranges of items as boxes, labelled."""
+        """Return labelled boxes of ranges of items."""
         low, high, lo, hi = (np.zeros(barred.shape, dtype=np.int32) for _ in range(4))
         sizes = np.empty((len(starts), self.arrays.weights.shape[1]), dtype=np.int64)
         found = Boxes(starts, stops, barred, low, high, lo, hi, sizes)
@@ -92,7 +91,7 @@ class Items:
         return found
 
     def rank_cuts(self, boxes: Boxes, smallest: int) -> tuple[FloatArray, CodeArray]:
-        """Return (n, d) how good a cut on each attribute would be by sizes alone, 0 if there is none, and its place."""
+        """Return (n, d) scores of a cut on each attribute by sizes alone, 0 if there is none, and (n, d) its place."""
         score, cut = np.zeros(boxes.lo.shape), np.full(boxes.lo.shape, -1, dtype=np.int32)
         self._run(kernels.rank_cuts, boxes, self._note_nodes, smallest, score)
         if (self.trees.low_end >= 0).any():
@@ -106,7 +105,7 @@ class Items:
         return Parts(attribute, cut, np.concatenate([[0], np.cumsum(n_parts)]))
 
     def measure_parts(self, boxes: Boxes, parts: Parts) -> tuple[IntArray, FloatArray]:
-        """Return (n_parts,) the records of each part, and the width that it publishes on the attribute that is cut."""
+        """Return (n_parts,) the records of each part, and its label width on the attribute that is cut."""
         low, high = (np.full(int(parts.first[-1]), end, dtype=np.int32) for end in (2147483647, -1))
         sizes = np.zeros(len(low), dtype=np.int64)
         kernels.measure_parts(self.arrays, boxes, parts.attribute, parts.first, sizes, low, high)
@@ -115,7 +114,7 @@ class Items:
         return sizes, widths
 
     def widths(self, boxes: Boxes, attribute: CodeArray) -> FloatArray:
-        """Return (n,) the width of what boxes publish on one attribute each."""
+        """Return (n,) the label width of each box on one attribute."""
         every = np.arange(boxes.n)
         return measure_labels(self.trees, attribute, boxes.low[every, attribute], boxes.high[every, attribute])
 
@@ -127,10 +126,9 @@ class Items:
         requirement: Requirement,
         tallies: dict[int, Tally],
     ) -> ClassHistograms:
-        """Return what a requirement sees of parts, or of several together: *rows* are those of parts, and how many.
+        """Return a requirement's histograms of parts; *rows* are the row of each part and the number of rows.
 
-        *tallies* keeps what is counted already. A requirement that sees no values takes the sizes of whatever
-        column is, or must be, counted anyway.
+        *tallies* caches counts by column. A requirement without values uses the sizes of any counted column.
         """
         column = 0 if requirement.values is None else _place_of(requirement.values, self._value_columns)
         if column not in tallies:
@@ -151,7 +149,7 @@ class Items:
     def _people(
         self, boxes: Boxes, parts: Parts, rows: tuple[IntArray, int], requirement: Requirement
     ) -> ClassHistograms:
-        """Return what a requirement that counts people sees of the same rows."""
+        """Return the histograms of the same rows for a requirement that counts people."""
         lengths = boxes.stops - boxes.starts
         box = np.repeat(np.arange(boxes.n), lengths)
         items = np.arange(len(box)) + (boxes.starts - (np.cumsum(lengths) - lengths))[box]
@@ -160,13 +158,12 @@ class Items:
         return requirement.histograms_of_people(row[counted], self.arrays.cells[items[counted]], rows[1])
 
     def people_within(self, boxes: Boxes, population: IntArray) -> IntArray:
-        """Return (n,) the people of a population within boxes."""
         return boxes.sizes[:, 1 + _place_of(population, self._population_columns)]
 
     def split(self, boxes: Boxes, parts: Parts, piece: CodeArray) -> tuple[IntArray, IntArray]:
-        """Move the items of boxes so that pieces, each some parts, lie together; return all starts and stops.
+        """Reorder the items of boxes by pieces, which consist of parts; return the starts and stops of pieces.
 
-        There are as many for each box as it has parts; those that are not needed are empty.
+        Each box has as many pieces as parts; unused pieces are empty.
         """
         ends = np.empty(int(parts.first[-1]), dtype=np.int64)
 
@@ -181,7 +178,7 @@ class Items:
         return starts, ends
 
     def _run(self, kernel: Callable[..., None], boxes: Boxes, *arguments: Any) -> None:
-        """Run a compiled loop on runs of boxes, in threads, with their entries of arrays and what is made for each."""
+        """Run a kernel on runs of boxes in threads; arrays are sliced by run, and callables create scratch space."""
 
         def work(run: slice) -> None:
             own = (one[run] if isinstance(one, np.ndarray) else one() if callable(one) else one for one in arguments)
@@ -190,7 +187,7 @@ class Items:
         self.in_chunks(boxes, work)
 
     def in_chunks(self, boxes: Boxes, work: Callable[[slice], None], costs: IntArray | None = None) -> None:
-        """Run *work* on runs of boxes with similar numbers of items, in threads; *costs* bounds a run further."""
+        """Run *work* in threads on runs of boxes with similar numbers of items and, if given, similar *costs*."""
         if not boxes.n:
             return
         edges = [np.array([0, boxes.n])]
@@ -207,9 +204,9 @@ class Items:
 
 
 def _measure_entropy(problem: Problem, place: int) -> FloatArray:
-    """Return (n_nodes,) the bits that a node leaves open about a record of the table, times the attribute's weight.
+    """Return (n_nodes,) the entropy of the records of each node in bits, times the attribute's weight.
 
-    Values are told apart as far as marginals are; beyond that the width of labels counts a little.
+    Values are distinguished by the bins of marginals; the width of labels adds a little for differences within bins.
     """
     attribute, codes = problem.quasi[place], problem.quasi_codes[place]
     tree, n_leaves = attribute.taxonomy, attribute.taxonomy.n_leaves
@@ -224,7 +221,7 @@ def _measure_entropy(problem: Problem, place: int) -> FloatArray:
 
 
 def _stack(columns: Sequence[AnyIntArray], n: int, dtype: Any) -> Any:
-    """Return (n, n_columns) in the order of rows."""
+    """Return columns as a row-major (n, n_columns) array."""
     out = np.empty((n, len(columns)), dtype=dtype)
     for place, column in enumerate(columns):
         out[:, place] = column
@@ -232,7 +229,7 @@ def _stack(columns: Sequence[AnyIntArray], n: int, dtype: Any) -> Any:
 
 
 def _distinct_columns(columns: Sequence[AnyIntArray | None]) -> list[AnyIntArray]:
-    """Return the different arrays among columns; the same values in two arrays count as different."""
+    """Return the distinct array objects among columns."""
     return list({id(column): column for column in columns if column is not None}.values())
 
 

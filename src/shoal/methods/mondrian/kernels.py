@@ -1,8 +1,7 @@
 """Compiled loops of Mondrian: a box is a contiguous range of items, and a cut sorts its items into parts.
 
-Arrays throughout: ``codes`` (n_items, d) leaf codes, ``weights`` (n_items, w) records in column 0 and population
-records in the others, ``part`` (n_items,) the part of its box's cut that each item belongs to. Items are moved, never
-their indices.
+Arrays: ``codes`` (n_items, d) leaf codes; ``weights`` (n_items, w) records in column 0, population records in the
+others; ``part`` (n_items,) each item's part in its box's cut. Items themselves are moved, not indices.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numba import int64  # for labels, whose loops are compiled for one kind of number
+from numba import int64  # the kernels of labels are compiled for this type only
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import kernel, light_kernel
@@ -19,11 +18,11 @@ from shoal.methods.labels import Trees, covering_node, find_range, is_range, ran
 
 
 class Boxes(NamedTuple):
-    """Boxes that are ranges of items, what occurs in them and what they publish."""
+    """Boxes that are ranges of items, with their occurring and published leaves."""
 
     starts: IntArray  # (n,)
     stops: IntArray  # (n,)
-    barred: BoolArray  # (n, d) attributes on which the box is the rest of a cut
+    barred: BoolArray  # (n, d) attributes that cannot be cut, because the box is the rest of such a cut
     low: CodeArray  # (n, d) the lowest leaf
     high: CodeArray  # (n, d) the highest leaf, inclusive
     lo: CodeArray  # (n, d) the published range
@@ -48,7 +47,7 @@ class Boxes(NamedTuple):
 
 
 class Items(NamedTuple):
-    """The items in the order of their boxes; loops that part boxes move them."""
+    """The items in the order of their boxes; cuts move them."""
 
     codes: AnyIntArray  # (n_items, d)
     weights: AnyIntArray  # (n_items, w)
@@ -59,9 +58,9 @@ class Items(NamedTuple):
 
 @kernel
 def label_boxes(items: Items, trees: Trees, boxes: Boxes, everyone: bool) -> None:
-    """Fill in, box by box, the lowest and highest leaf, the published range and the records and population.
+    """Fill in the lowest and highest leaf, the published range, the records and the population of each box.
 
-    Labels cover all records and, if *everyone* says so, also the people of the population.
+    Labels cover all records and, if *everyone*, also the people of the population.
     """
     codes, weights = items.codes, items.weights
     for box in range(len(boxes.starts)):
@@ -83,11 +82,11 @@ def label_boxes(items: Items, trees: Trees, boxes: Boxes, everyone: bool) -> Non
 
 @kernel
 def rank_cuts(items: Items, trees: Trees, boxes: Boxes, nodes: IntArray, smallest: int, score: FloatArray) -> None:
-    """Score the cut of each box on each attribute by the sizes of its parts alone; 0 where there is none.
+    """Score the cut of each box on each attribute by the sizes of its parts alone; 0 if there is no cut.
 
-    The score is the width that records lose, per entropy of the parts. Parts below *smallest* make up the rest, which
-    takes back the smallest others until it has *smallest* records. *nodes* are (2, n) zeros, for as many nodes as an
-    attribute may have, before and after.
+    The score is the reduction of the records' label width, divided by the entropy of the parts. Parts below *smallest*
+    form the rest, which absorbs the smallest other part if it is itself too small. *nodes* is (2, n_nodes) scratch
+    space of zeros.
     """
     codes, weights, d = items.codes, items.weights, items.codes.shape[1]
     tally, seen = nodes[0], nodes[1]
@@ -117,7 +116,7 @@ def rank_cuts(items: Items, trees: Trees, boxes: Boxes, nodes: IntArray, smalles
 def rank_range_cuts(
     items: Items, trees: Trees, boxes: Boxes, nodes: IntArray, smallest: int, score: FloatArray, cut: CodeArray
 ) -> None:
-    """Score likewise the cuts of ranges, which are cut in two after the leaf *cut*."""
+    """Score the cuts of ranges, which are divided after the leaf *cut*, in the same way."""
     tally = nodes[0]
     for box in range(len(boxes.starts)):
         for j in range(items.codes.shape[1]):
@@ -132,7 +131,7 @@ def rank_range_cuts(
 
 @light_kernel
 def _level_score(trees: Trees, j: int, node: int, children: IntArray, tally: IntArray, smallest: int) -> float:
-    """Score the cut of a node into its children with at least *smallest* records; the others are the rest."""
+    """Score the cut of a node into children with at least *smallest* records and the rest."""
     total, rest, least = 0, 0, -1
     for child in children:
         total += tally[child]
@@ -140,7 +139,7 @@ def _level_score(trees: Trees, j: int, node: int, children: IntArray, tally: Int
             rest += tally[child]
         elif least < 0 or tally[child] < tally[least]:
             least = child
-    back = least if 0 < rest < smallest else -1  # taken back, so that the rest is large enough
+    back = least if 0 < rest < smallest else -1  # absorbed, to make the rest large enough
     base = trees.first_node[j]
     width = trees.width[base + node]
     gain, entropy = 0.0, 0.0
@@ -160,7 +159,7 @@ def _level_score(trees: Trees, j: int, node: int, children: IntArray, tally: Int
 
 @light_kernel
 def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray, smallest: int) -> tuple[float, int]:
-    """Return the score and the place of the best cut in two, at an edge of the finest groups."""
+    """Return the score and the place of the best cut in two, at a boundary of the finest groups."""
     base, total = trees.first_leaf[j], 0
     for at in range(last - first + 1):
         total += tally[at]
@@ -195,9 +194,9 @@ def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray
 def number_parts(
     items: Items, trees: Trees, boxes: Boxes, nodes: IntArray, attribute: CodeArray, cut: CodeArray, n_parts: IntArray
 ) -> None:
-    """Give every item of each box the number of its part, in the order of the nodes; fill in how many there are.
+    """Number the parts of each box in the order of their nodes, assign them to items, and fill in their number.
 
-    Parts are the children of the lowest node around the box, or the two sides of a cut range.
+    Parts are the children of the lowest node that covers the box, or the two sides of a divided range.
     """
     codes, part = items.codes, items.part
     number, seen = nodes[0], nodes[1]
@@ -230,7 +229,7 @@ def number_parts(
 
 @light_kernel
 def _sort(numbers: IntArray) -> None:
-    """Sort in place, by Shell's gaps: compiled in a tenth of the time that a sort of places takes."""
+    """Sort in place by Shell sort, which compiles in a tenth of the time of `places_ascending`."""
     gap = len(numbers) // 2
     while gap > 0:
         for at in range(gap, len(numbers)):
@@ -246,7 +245,7 @@ def _sort(numbers: IntArray) -> None:
 def tally_parts(
     items: Items, column: int, boxes: Boxes, first: IntArray, row_of: IntArray, sizes: IntArray, counts: IntArray
 ) -> None:
-    """Count records and people, and values of one column, by rows; part p of box b goes to ``row_of[first[b] + p]``.
+    """Count records, people and the values of one column; part p of box b is counted in row ``row_of[first[b] + p]``.
 
     Parts with row -1 are not counted.
     """
@@ -266,7 +265,7 @@ def tally_parts(
 def measure_parts(
     items: Items, boxes: Boxes, attribute: CodeArray, first: IntArray, sizes: IntArray, low: CodeArray, high: CodeArray
 ) -> None:
-    """Count the records of each part; widen ``low`` and ``high``, both inclusive, to their leaves on its attribute."""
+    """Count the records of each part; extend ``low`` and ``high``, both inclusive, to its leaves on the attribute."""
     for box in range(len(boxes.starts)):
         j = attribute[box]
         for item in range(boxes.starts[box], boxes.stops[box]):
@@ -281,10 +280,10 @@ def measure_parts(
 def partition(
     items: Items, boxes: Boxes, first: IntArray, piece: CodeArray, ends: IntArray, following: IntArray
 ) -> None:
-    """Move the items of each box so that those of one piece lie together, pieces in their order.
+    """Reorder the items of each box by their pieces.
 
-    Part p of box b goes to piece ``piece[first[b] + p]``; *ends* are where pieces end, as many for each box as parts.
-    *following* has room for one more than the parts of any box.
+    Part p of box b belongs to piece ``piece[first[b] + p]``. *ends* gets the end of every piece, one for each part.
+    *following* is scratch space for one more entry than any box has parts.
     """
     for box in range(len(boxes.starts)):
         own = piece[first[box] : first[box + 1]]

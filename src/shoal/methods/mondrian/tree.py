@@ -1,7 +1,7 @@
-"""The growing of Mondrian's boxes, level by level.
+"""The growth of Mondrian's boxes, level by level.
 
-All boxes of one level are handled together: compiled loops sort items into parts and count them, the models judge all
-parts at once. So a model stays a few lines of NumPy and still millions of boxes are fast.
+All boxes of one level are processed together: compiled loops sort items into parts and count them, and the models check
+all parts in one call. Models thus remain a few lines of NumPy, and millions of boxes remain fast.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from shoal.plan.problem import Problem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cuts:
-    """A cut of each of some boxes: which parts become boxes of their own, and how good that is."""
+    """One cut for each of some boxes: the parts that become separate boxes, and the score."""
 
     parts: Parts
-    piece: CodeArray  # (n_parts,) parts with one number stay together; 0 is the rest, if there is one
-    rest: IntArray  # (n,) parts that stay together as the rest
+    piece: CodeArray  # (n_parts,) parts with equal numbers stay together; 0 is the rest, if there is one
+    rest: IntArray  # (n,) number of parts in the rest
     score: FloatArray  # (n,) 0: no cut
-    withheld: IntArray  # (n,) records of the rest, if that is not published
-    stale: BoolArray  # (n,) whether items are no longer marked with these parts, but with those of another cut
+    withheld: IntArray  # (n,) records of the rest, if it is not published
+    stale: BoolArray  # (n,) whether another cut has overwritten the parts of the items
 
     @classmethod
     def of_parts(cls, parts: Parts) -> Cuts:
-        """Nothing is decided yet."""
+        """Return undecided cuts."""
         n, n_parts = len(parts.attribute), int(parts.first[-1])
         nothing = np.zeros(n, dtype=np.int64)
         piece, stale = np.zeros(n_parts, dtype=np.int32), np.zeros(n, dtype=np.bool_)
@@ -42,17 +42,17 @@ class Cuts:
 
 
 class MondrianTree:
-    """Boxes that are still to be cut, and those that are not."""
+    """Open boxes, which are still to be cut, and closed boxes."""
 
     def __init__(self, problem: Problem, *, ranges: bool, apart: bool = False, by_entropy: bool = False) -> None:
-        """Begin with all cells in one box; labels of boxes lie *apart* if every child of a cut must hold.
+        """Begin with all cells in one box; if *apart*, every child of a cut must hold, and labels do not overlap.
 
-        What a cut gains is measured in the width of labels or, *by_entropy*, in bits that they leave open.
+        The gain of a cut is measured in the width of labels or, *by_entropy*, in bits of uncertainty.
         """
         self._problem = problem
         self._smallest = problem.smallest_class
         self._wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
-        # The people under a label are counted, so labels must tile the domain.
+        # To count the people under labels, labels must tile the domain.
         self._apart = apart or any(requirement.population is not None for requirement in problem.requirements)
         refuse_unreachable(problem, 0)
         self._items = Items(problem, ranges=ranges, by_entropy=by_entropy)
@@ -84,11 +84,11 @@ class MondrianTree:
             boxes = Boxes.join(pieces) if pieces else boxes.take(np.zeros(0, dtype=np.int64))
 
     def withhold(self, most: int, step: Step) -> None:
-        """Withhold up to *most* records where that narrows labels by more than these records lose, and cut on."""
+        """Withhold up to *most* records if other labels gain more than these records lose, and continue cutting."""
         while True:
             boxes = Boxes.join(self._closed)
             _, cut = self._items.rank_cuts(boxes, 1)
-            hope = np.where(boxes.high > boxes.low, np.inf, 0.0)  # sizes do not tell what withholding gains: try all
+            hope = np.where(boxes.high > boxes.low, np.inf, 0.0)  # sizes do not bound the gain of withholding: try all
             attempts, chosen = self._choose(boxes, hope, cut, publish_rest=False)
             gain, records = np.zeros(boxes.n), np.zeros(boxes.n, dtype=np.int64)
             for number, (where, cuts) in enumerate(attempts):
@@ -124,16 +124,16 @@ class MondrianTree:
             for r in self._problem.requirements
             if r.population is not None
         }
-        # A child that is cut off leaves nothing in the rest, so no two boxes have the same labels.
+        # A child that is cut off has no records in the rest, so no two boxes have the same labels.
         class_of = np.full(self._problem.cells.n_cells, WITHHELD, dtype=np.int32)
         class_of[items.cells] = np.where(items.weights[:, 0] > 0, classes, WITHHELD)
         return Plan.of_cells(boxes.lo, boxes.hi, class_of, self._problem.cells.counts, population)
 
     def explain_if_whole(self) -> None:
-        """Refuse a table that became one single class because a model compares classes with the whole.
+        """Refuse a table that became one single class because of a model that compares classes with the whole.
 
-        Such a model always holds for the whole itself, so this is how a requirement that is too strong for any
-        cut shows; say what the weakest cut would need. A region is not the whole, and may stay one class.
+        The whole itself always satisfies such a model, even if it is too strong for any cut. The error states which
+        parameter the best cut reaches. A region is not the whole table, and may remain one class.
         """
         boxes = Boxes.join(self._closed)
         relative = [i for i, r in enumerate(self._problem.requirements) if r.model.relative_to_whole]
@@ -170,9 +170,9 @@ class MondrianTree:
     def _choose(
         self, boxes: Boxes, score: FloatArray, cut: CodeArray, *, publish_rest: bool = True
     ) -> tuple[list[tuple[IntArray, Cuts]], CodeArray]:
-        """Return cuts that were tried, each with its boxes, and (n,) which of them is best for each box, or -1.
+        """Return the attempted cuts, each with its boxes, and (n,) the best attempt of each box, or -1.
 
-        Attributes are tried in the order of their scores by sizes alone, until none could be better.
+        Attributes are tried in the order of their scores by sizes alone, which are upper bounds.
         """
         order = np.argsort(-score, axis=1, kind="stable").astype(np.int32)
         best, chosen = np.zeros(boxes.n), np.full(boxes.n, -1, dtype=np.int32)
@@ -192,7 +192,6 @@ class MondrianTree:
         return attempts, chosen
 
     def _try_cut(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray, *, publish_rest: bool = True) -> Cuts:
-        """Decide how each box is cut on its attribute."""
         parts = self._items.parts(boxes, attribute, cut)
         cuts = Cuts.of_parts(parts)
 
@@ -207,14 +206,14 @@ class MondrianTree:
         return cuts
 
     def _decide(self, boxes: Boxes, parts: Parts, publish_rest: bool) -> Cuts:
-        """Cut off the parts that hold; the others are the rest, which takes back the smallest until it holds."""
+        """Cut off the parts that hold; the others form the rest, which absorbs the smallest parts until it holds."""
         first, box, n_parts = parts.first, parts.box, np.diff(parts.first)
         sizes, widths = self._items.measure_parts(boxes, parts)
-        large = sizes >= self._smallest  # smaller ones do not hold, whatever their values
+        large = sizes >= self._smallest  # smaller parts never hold
         holds, row_of = np.zeros(len(sizes), dtype=np.bool_), np.where(large, np.cumsum(large) - 1, -1)
         if large.any():
             holds[large] = self._judge(boxes, parts, row_of, int(large.sum()))
-        order = np.lexsort((sizes, holds, box))  # those that fail come first, small ones before large ones
+        order = np.lexsort((sizes, holds, box))  # failing parts first, small before large
         rank = np.arange(len(order)) - first[box]
         rest = np.add.reduceat((~holds).astype(np.int64), first[:-1])
         if publish_rest and self._apart:
@@ -244,7 +243,7 @@ class MondrianTree:
         return cuts
 
     def _take_back(self, boxes: Boxes, parts: Parts, order: IntArray, sizes: IntArray, rest: IntArray) -> None:
-        """Let every rest grow until it holds, or is all of its box; changes *rest*."""
+        """Extend every rest until it holds or is the whole box; changes *rest*."""
         first, n_parts = parts.first, np.diff(parts.first)
         before = np.append(0, np.cumsum(sizes[order]))  # records of all parts before each
         pending, step = np.flatnonzero(rest > 0), 1
@@ -262,11 +261,11 @@ class MondrianTree:
             some = Parts(parts.attribute[pending], parts.cut[pending], first[pending])
             holds = self._judge(boxes.take(pending), some, row, len(pending))
             pending = pending[~holds]
-            rest[pending] += 1 + step // 8  # a few at a time, after a while
+            rest[pending] += 1 + step // 8  # later several at a time
             step += 1
 
     def _judge(self, boxes: Boxes, parts: Parts, row_of: IntArray, n_rows: int) -> BoolArray:
-        """Return (n_rows,) whether parts, or several together, meet every requirement."""
+        """Return (n_rows,) whether parts, or several together, satisfy every requirement."""
         holds, tallies = np.ones(n_rows, dtype=np.bool_), dict[int, Tally]()
         for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
             classes = self._items.histograms(boxes, parts, (row_of, n_rows), requirement, tallies)
@@ -276,13 +275,13 @@ class MondrianTree:
     def _carry_out(
         self, boxes: Boxes, where: IntArray, attempt: tuple[IntArray, Cuts], *, publish_rest: bool = True
     ) -> tuple[Boxes, Boxes]:
-        """Cut some boxes as an attempt decided; return the new boxes, and those that are withheld."""
+        """Cut some boxes as an attempt decided; return the new boxes and the withheld ones."""
         tried, cuts = attempt
         at = np.searchsorted(tried, where)
         some = boxes.take(where)
         lengths = np.diff(cuts.parts.first)[at]
         parts = Parts(cuts.parts.attribute[at], cuts.parts.cut[at], np.concatenate([[0], np.cumsum(lengths)]))
-        again = cuts.stale[at]  # whose items a later attempt has marked
+        again = cuts.stale[at]  # their items have the parts of a later attempt
         self._items.parts(some.take(again), parts.attribute[again], parts.cut[again])
         source = np.repeat(cuts.parts.first[at] - parts.first[:-1], lengths) + np.arange(int(parts.first[-1]))
         starts, stops = self._items.split(some, parts, cuts.piece[source])
@@ -297,7 +296,7 @@ class MondrianTree:
 
 
 def _entropy(share: FloatArray) -> FloatArray:
-    """Return what a part of this share adds to the entropy of a cut.
+    """Return -share ln share, a part's contribution to the entropy of a cut.
 
     >>> float(_entropy(np.array([0.25]))[0] / np.log(2))
     0.5

@@ -1,4 +1,4 @@
-"""Synthetic: a differentially private table, whose rows are nobody's."""
+"""Synthetic: a differentially private table of artificial rows."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from shoal.plan.synthetic import Domain, SyntheticPlan
 
 
 class Synthetic(Method):
-    """No result is more than e**epsilon times as likely with a record as without it, but for a probability of delta.
+    """The release is (epsilon, delta)-differentially private for each record.
 
     Dwork, McSherry, Nissim and Smith, "Calibrating noise to sensitivity in private data analysis", TCC 2006. Rows are
-    drawn from noisy counts of attributes, of pairs and of triples of them.
-
-    >>> Synthetic(epsilon=1).delta
-    0.0
+    drawn from noisy counts of single attributes, pairs and triples.
     """
 
     name: ClassVar[str] = "synthetic"
-    title: ClassVar[str] = "draw rows that are nobody's from counts with noise (differential privacy)"
+    title: ClassVar[str] = "draw artificial rows from noisy counts (differential privacy)"
     form: ClassVar[str] = "synthetic"
     draws_rows: ClassVar[bool] = True
     usual: ClassVar[Mapping[str, Any]] = {"epsilon": 1}
@@ -36,25 +33,25 @@ class Synthetic(Method):
     epsilon: float = Field(
         gt=0,
         allow_inf_nan=False,
-        description="the privacy loss: no result is more than e**epsilon times as likely with a record as without it",
+        description="the privacy loss: a record makes no result more than e**epsilon times as likely",
     )
     delta: float = Field(
         default=0.0,
         ge=0,
         lt=0.1,
-        description="probability that the loss may be larger; 0 takes Laplace noise, above 0 Gaussian noise, which is "
-        "less for many attributes; far below 1 / records",
+        description="probability that the loss is larger, far below 1 / records; 0 selects Laplace noise, otherwise "
+        "noise is Gaussian, which is less for many attributes",
     )
     rows: int | None = Field(
         default=None,
         ge=1,
         le=100_000_000,
-        description="rows of the synthetic table; without it, the noisy number of records",
+        description="rows of the synthetic table; by default the noisy number of records",
     )
     tree: tuple[tuple[str, str], ...] | None = Field(
         default=None,
-        description="pairs of attributes that are counted together, without circles, and nothing else; without it, "
-        "part of the budget finds what to count",
+        description="the pairs of attributes to count, without cycles; by default, part of the budget is used to "
+        "select the counts",
     )
 
     @model_validator(mode="after")
@@ -70,20 +67,19 @@ class Synthetic(Method):
 
         for first, second in self.tree:
             if root(first) == root(second):
-                raise ValueError(f"tree: the pair {first!r}, {second!r} closes a circle")
+                raise ValueError(f"tree: the pair {first!r}, {second!r} closes a cycle")
             roots[root(first)] = root(second)
         return self
 
     def refuses(self, problem: Problem) -> str | None:
-        """Refuse attributes whose values are not declared."""
+        """Refuse attributes without declared values."""
         find_domains(problem)
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SyntheticPlan:  # noqa: ARG002
-        """Draw the table, or refuse attributes whose values are not declared.
+        """Draw the table, with randomness of the operating system only.
 
-        Everything is drawn from the operating system. A seeded *rng* follows from the source as well as from the seed:
-        whoever guesses the seed could try tables out on the order of the rows.
+        A seeded *rng* depends on the source: an attacker who guesses the seed could test tables by the order of rows.
         """
         from shoal.methods.synthetic.synthesis import synthesize
 
@@ -95,30 +91,30 @@ class Synthetic(Method):
 
 
 def find_domains(problem: Problem) -> tuple[Domain, ...]:
-    """Return the domains of all attributes, none of which comes from the data; refuse what has none."""
+    """Return the declared domains of all attributes; refuse attributes without one."""
     if problem.carried:
         raise PolicyError(
-            f"{_name_columns(problem.carried)} insensitive, and a differentially private table has no column as it is; "
-            "declare what shall be in it quasi or sensitive with a taxonomy, and leave the rest out with the role drop"
+            f"{_name_columns(problem.carried)} insensitive, but a differentially private table has no such columns; "
+            "give columns to be published the role quasi or sensitive and a taxonomy, and others the role drop"
         )
     attributes = (*problem.quasi, *problem.sensitive)
     undeclared = [attribute.name for attribute in attributes if not attribute.taxonomy.declared]
     if undeclared:
         raise PolicyError(
-            f"{_name_columns(undeclared)} without declared values, and a differentially private table needs values "
-            "that are declared, not taken from the data; give each column a taxonomy that lists all its values: "
+            f"{_name_columns(undeclared)} without declared values, but the values of a differentially private table "
+            "must be declared, not taken from the data; give each column a taxonomy that lists all its values: "
             "intervals, dates with min and max, groups, a tree, a file, or flat with values"
         )
     domains = tuple(Domain(attribute.name, attribute.taxonomy, attribute.weight) for attribute in attributes)
     if len({domain.taxonomy.missing is None for domain in domains}) > 1:
         raise PolicyError(
-            "some attributes have a value for missing ones and others have not, which would disclose data"
+            "some attributes have a category for missing values and others do not, which would disclose data"
         )
     return domains
 
 
 def _name_columns(names: Sequence[str]) -> str:
-    """Return the columns as the beginning of a sentence.
+    """Return the beginning of a sentence about columns.
 
     >>> _name_columns(["age"]), _name_columns(["age", "sex"])
     ("column 'age' is", "columns 'age', 'sex' are")

@@ -1,8 +1,8 @@
-"""Junction trees: the distribution nearest to independence that fits noisy counts of small sets of attributes.
+"""Junction trees: the distribution closest to independence that fits noisy counts of small sets of attributes.
 
 Attributes that were counted together are neighbours in a graph. Eliminating them one by one gives cliques, and a tree
-of cliques in which the distribution is a product of small tables (Lauritzen and Spiegelhalter 1988). Everything here
-works on noisy counts alone, so nothing costs privacy.
+of cliques over which the distribution factorizes (Lauritzen and Spiegelhalter 1988). This module uses noisy counts
+only, so it consumes no privacy budget.
 """
 
 from __future__ import annotations
@@ -18,33 +18,32 @@ from shoal.core.arrays import AnyIntArray, BoolArray, FloatArray
 from shoal.plan.synthetic import Attributes
 
 Ranges = tuple[AnyIntArray, AnyIntArray]  # (n_ranges,) from and below, codes of one attribute
-# Weight of the divergence from independence beside the likelihood of the noise. 1 would say that records were drawn
-# independently, and would hide what noise leaves of relations; 0 would believe noise where nothing speaks for it.
+# Weight of the divergence from independence relative to the likelihood of the noise. 1 treats records as independent
+# draws and hides relations that survive the noise; 0 fits the noise.
 _ENTROPY = 0.02
-_FLOOR = 0.1  # standard deviations of the noise: what a value is expected to have whose noisy count is below
-_EMPTY, _SURE = 0.5, 5.0  # standard deviations of a block's noise: it has less, where independence expects more
-_LOWEST = -300.0  # logarithm of counts that are as good as 0: a product of two is still a number
+_FLOOR = 0.1  # standard deviations of the noise: the smallest expected count of a value
+_EMPTY, _SURE = 0.5, 5.0  # a block is empty if it has less than _EMPTY deviations of noise and _SURE were expected
+_LOWEST = -300.0  # logarithm of counts that are effectively 0; products of two are still representable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """Noisy counts, and the variance of the noise in each cell."""
+    """Noisy counts and the variance of each cell's noise."""
 
     counts: FloatArray
     variance: float
 
     def combine(self, other: Measured) -> Measured:
-        """Return what both say of the same attributes, weighted by the inverse of their variances."""
+        """Return the average with another table of the same attributes, weighted by inverse variances."""
         variance = 1.0 / (1.0 / self.variance + 1.0 / other.variance)
         counts = variance * (self.counts / self.variance + other.counts / other.variance)
         return Measured(counts, variance)
 
 
 def find_cliques(sizes: Sequence[int], sets: Iterable[Attributes]) -> list[Attributes]:
-    """Return the largest cliques of a triangulated graph in which the attributes of each set are neighbours.
+    """Return the maximal cliques of a triangulated graph in which the attributes of each set are neighbours.
 
-    Attributes are eliminated one by one, each time the one that adds the fewest edges, and of these the one whose
-    clique has the fewest cells (min-fill).
+    Attributes are eliminated in min-fill order; ties go to the attribute whose clique has the fewest cells.
 
     >>> find_cliques([2, 2, 2, 2], [(0, 1), (1, 2), (2, 3), (0, 3)])
     [(0, 1, 3), (1, 2, 3)]
@@ -86,22 +85,22 @@ def count_cells(sizes: Sequence[int], cliques: Iterable[Attributes]) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Clique:
-    """A clique's table of counts, and how it hangs on another one."""
+    """A clique's table of counts and its link to another clique."""
 
     attributes: Attributes
     table: FloatArray  # one axis for each attribute
     parent: int | None
     shared: Attributes  # with the parent
-    message: FloatArray  # the counts of what is shared, as both tables have it
+    message: FloatArray  # the counts of the shared attributes, in which both tables agree
 
 
 class JunctionTree:
     """Counts of all attributes, as a tree of cliques whose tables agree; they add up to ``total``.
 
-    What is fitted minimizes ``_ENTROPY * divergence + sum of squared errors / (2 * variance)``, where the divergence
-    (Kullback and Leibler's, times the total) is that from independent attributes with their own noisy counts. Every
-    table of noisy counts has a table of weights, logarithms, by which the distribution is multiplied; a step makes
-    those of one table the best given all others (coordinate ascent of the dual problem).
+    The fit minimizes ``_ENTROPY * divergence + sum of squared errors / (2 * variance)``, where the divergence (of
+    Kullback and Leibler, times the total) is that from independent attributes with their own noisy counts. The
+    distribution is the product of tables of weights, stored as logarithms, one for each table of noisy counts. A step
+    optimizes one of them given all others (coordinate ascent of the dual problem).
     """
 
     prior: dict[Attributes, FloatArray]
@@ -110,12 +109,12 @@ class JunctionTree:
     def __init__(
         self, sizes: Sequence[int], measured: Mapping[Attributes, Measured], started: JunctionTree | None = None
     ):
-        """Start from what was *started* on fewer tables, or from independent attributes without counts."""
+        """Start from a tree that was fitted to fewer tables, or from independent attributes."""
         self.sizes = tuple(sizes)
         self.measured = dict(measured)
         trust = np.array([1.0 / (one.variance * one.counts.size) for one in measured.values()])
         totals = np.array([float(one.counts.sum()) for one in measured.values()])
-        self.total = max(float(np.sum(trust * totals) / np.sum(trust)), 1.0)  # records: every table knows something
+        self.total = max(float(np.sum(trust * totals) / np.sum(trust)), 1.0)  # records, estimated from all tables
         earlier = {} if started is None else started.weights
         known = {} if started is None else started.prior
         self.prior = {one: known.get(one, _guess(one, noisy, self.total)) for one, noisy in measured.items()}
@@ -127,7 +126,7 @@ class JunctionTree:
         self._multiply_out()
 
     def _hang(self, cliques: Sequence[Attributes]) -> list[_Clique]:
-        """Hang every clique on the one before it that shares the most attributes: a spanning tree of most weight."""
+        """Link every clique to an earlier one that shares the most attributes: a maximum spanning tree."""
         hung: list[_Clique] = []
         left = list(cliques)
         while left:
@@ -146,7 +145,7 @@ class JunctionTree:
         return hung
 
     def _multiply_out(self) -> None:
-        """Set all tables to the product of the weights, and make them agree."""
+        """Set all tables to the product of the weights and make them consistent."""
         for number, clique in enumerate(self.cliques):
             logs = np.zeros([self.sizes[place] for place in clique.attributes])
             for one, home in self._home.items():
@@ -163,7 +162,7 @@ class JunctionTree:
             self._send(number, up=False)
 
     def _send(self, number: int, *, up: bool) -> None:
-        """Make a clique's parent agree with it, or it with its parent."""
+        """Pass a message from a clique to its parent, or from its parent to it."""
         child = self.cliques[number]
         parent = self.cliques[child.parent or 0]
         giver, taker = (child, parent) if up else (parent, child)
@@ -173,25 +172,25 @@ class JunctionTree:
         child.message = now
 
     def fit(self, sweeps: int, close: float = 0.0) -> None:
-        """Go through all noisy counts so many times, or until none moves more than this share of the records."""
+        """Fit to all noisy counts in at most *sweeps* passes, until none moves more than *close* of the records."""
         for _ in range(sweeps):
             if self._sweep(self._fit_clique) <= close * self.total:
                 break
 
     def fit_alone(self, sweeps: int) -> None:
-        """Scale the counts of every attribute alone to the average of what all tables say of them.
+        """Scale the counts of single attributes to their averages over all tables.
 
-        That is where `fit` leads to, but slowly: what many tables say alike is shared by the weights of all of them.
+        `fit` converges to this slowly, because the weights of many tables share the correction.
         """
         self._alone = {place: self._average(place) for place in range(len(self.sizes))}
         for _ in range(sweeps):
             self._sweep(self._scale_clique)
 
     def clear_impossible(self, ranges: Sequence[Ranges]) -> None:
-        """Take the counts out of blocks of cells that noisy counts show to be empty, such as married children.
+        """Clear blocks of cells that noisy counts show to be empty, such as married children.
 
-        A block has the values in one of the *ranges* of each attribute. Noise hides that a cell is empty and gives
-        half of the empty cells something; sums over blocks show it.
+        A block has one of the *ranges* of each attribute. Noise hides whether a cell is empty and makes half of the
+        empty cells positive; sums over blocks reveal it.
         """
         for one, noisy in self.measured.items():
             own, alone = [ranges[place] for place in one], [self.marginal((place,)) / self.total for place in one]
@@ -203,7 +202,7 @@ class JunctionTree:
             clique.table *= _spread(factor, one, clique.attributes)
 
     def _sweep(self, visit: Callable[[int], float]) -> float:
-        """Visit every clique, depth first: it agrees with all that changed before; return the largest result."""
+        """Visit every clique, depth first, after updating it with all earlier changes; return the largest result."""
         children: dict[int | None, list[int]] = {}
         for number, clique in enumerate(self.cliques):
             children.setdefault(clique.parent, []).append(number)
@@ -224,7 +223,7 @@ class JunctionTree:
         return largest
 
     def _average(self, place: int) -> FloatArray:
-        """Return the counts of an attribute alone, averaged over all tables that have it."""
+        """Return the counts of a single attribute, averaged over all tables that have it."""
         tables = [
             Measured(sum_to(noisy.counts, one, (place,)), noisy.variance * noisy.counts.size / self.sizes[place])
             for one, noisy in self.measured.items()
@@ -242,7 +241,7 @@ class JunctionTree:
         return 0.0
 
     def _fit_clique(self, number: int) -> float:
-        """Fit the weights of the tables that have their home here; return by how much counts changed, in sum."""
+        """Fit the weights of the tables of this clique; return the largest sum of changes of counts."""
         from scipy.special import wrightomega
 
         clique, moved = self.cliques[number], 0.0
@@ -268,13 +267,13 @@ class JunctionTree:
         return any(set(one) <= set(clique.attributes) for clique in self.cliques)
 
     def marginal(self, one: Attributes) -> FloatArray:
-        """Return the counts of attributes that are together in a clique."""
+        """Return the joint counts of attributes of one clique."""
         having = (clique for clique in self.cliques if set(one) <= set(clique.attributes))
         clique = min(having, key=lambda clique: clique.table.size)
         return sum_to(clique.table, clique.attributes, one)
 
     def pairs_with(self, first: int, others: Collection[int]) -> dict[int, FloatArray]:
-        """Return the (size, size) counts of an attribute with *others*, none of which is with it in a clique."""
+        """Return the joint counts of an attribute with each of *others*, which share no clique with it."""
         neighbours: list[list[tuple[int, Attributes]]] = [[] for _ in self.cliques]
         for number, clique in enumerate(self.cliques):
             if clique.parent is not None:
@@ -287,7 +286,7 @@ class JunctionTree:
             return set(self.cliques[number].attributes).union(*beyond)
 
         found: dict[int, FloatArray] = {}
-        waiting = []  # where to go, where from, what both share, and (size of first, *sizes of that) counts
+        waiting = []  # target and source clique, shared attributes, (size of first, *sizes of shared) counts
         for number, clique in enumerate(self.cliques):
             for after, shared in neighbours[number] if first in clique.attributes else ():
                 if first not in shared:
@@ -310,12 +309,12 @@ class JunctionTree:
 def _follow(known: FloatArray, shared: Attributes, clique: _Clique, wanted: Attributes) -> FloatArray:
     """Return (n, *sizes of wanted) counts of a clique, given (n, *sizes of shared) ones.
 
-    Given what is shared, the rest of the clique does not depend on where the counts come from.
+    Given the shared attributes, the rest of the clique is independent of the source of the counts.
     """
     every = tuple(place for place in clique.attributes if place in shared or place in wanted)
     here = known.sum(axis=0, keepdims=True)
     given = np.divide(known, here, out=np.zeros_like(known), where=here > 0)
-    axis = {place: number for number, place in enumerate(every, start=1)}  # 0: where the counts come from
+    axis = {place: number for number, place in enumerate(every, start=1)}  # 0 is the first axis of *known*
     operands = given, [0, *(axis[place] for place in shared)], sum_to(clique.table, clique.attributes, every)
     found: FloatArray = np.einsum(
         *operands, [axis[place] for place in every], [0, *(axis[place] for place in wanted)], optimize=True
@@ -324,14 +323,14 @@ def _follow(known: FloatArray, shared: Attributes, clique: _Clique, wanted: Attr
 
 
 def _guess(one: Attributes, noisy: Measured, total: float) -> FloatArray:
-    """Return logarithms of what is expected before fitting: the counts of attributes alone, and independence."""
+    """Return the logarithms of the initial weights: the counts of single attributes, and independence."""
     if len(one) > 1:
         return np.zeros(noisy.counts.shape)
     return np.log(np.maximum(non_negative(noisy.counts, total), _FLOOR * math.sqrt(noisy.variance)))
 
 
 def non_negative(counts: FloatArray, total: float) -> FloatArray:
-    """Return the nearest counts, by squares, that are not below 0 and add up to the total.
+    """Return the nearest non-negative counts, by least squares, that add up to the total.
 
     >>> non_negative(np.array([5.0, -1.0, 2.0]), 6.0)
     array([4.5, 0. , 1.5])
@@ -352,7 +351,7 @@ def _sum_blocks(table: FloatArray, ranges: Sequence[Ranges]) -> FloatArray:
 
 
 def _cover(blocks: BoolArray, ranges: Sequence[Ranges], sizes: Sequence[int]) -> BoolArray:
-    """Return which cells of a table are in any of the chosen blocks."""
+    """Return the cells of a table that are in any of the chosen blocks."""
     chosen = blocks.astype(np.int64)
     for axis, (lo, hi) in enumerate(ranges):
         ends = np.zeros((sizes[axis] + 1, *np.delete(chosen.shape, axis)), dtype=np.int64)

@@ -1,16 +1,16 @@
-"""The whole way from codes to a synthetic table, with its account.
+"""Differentially private synthesis: from codes to a synthetic table and its privacy account.
 
-Counts get noise, are made consistent (no count below 0, the same totals everywhere), and rows are drawn from them.
-After the noise nothing looks at the data, so nothing costs privacy.
+Noise is added to counts, a consistent model is fitted to them, and rows are drawn from the model. After the noise, the
+data are not accessed, so no privacy budget is consumed.
 
-Which counts are taken: each attribute alone, then rounds that choose under noise what the model describes worst
-(McKenna, Mullins, Sheldon and Miklau, "AIM: an adaptive and iterative mechanism for differentially private synthetic
-data", PVLDB 15(11), 2022). Every look at the data is one of OpenDP's mechanisms; candidates, shares of the budget and
-models follow from the domains and from earlier noisy results.
+Single attributes are counted first. Further rounds select, under noise, counts that the model describes worst (McKenna,
+Mullins, Sheldon and Miklau, "AIM: an adaptive and iterative mechanism for differentially private synthetic data", PVLDB
+15(11), 2022). All access to the data is by OpenDP's mechanisms; candidates, shares of the budget and models depend on
+the domains and earlier noisy results only.
 
-The account of what mechanisms cost is exact. Two tables are neighbours if one has a record more. A record counts once
-in every table of counts, so the counts of two neighbours differ by 1 in one cell: their distance is 1 in every norm,
-and 1 is what all mechanisms are given.
+The account of privacy losses is exact. Two tables are neighbours if one has an additional record. A record is in one
+cell of every table of counts, so the counts of neighbours differ by 1 in one cell. Their distance is 1 in every norm,
+which is the sensitivity for all mechanisms.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.core.errors import InputError, PolicyError, UsageError, did_you_mean
+from shoal.core.errors import PolicyError, UsageError, did_you_mean
 from shoal.core.randomness import Chance
 from shoal.methods.synthetic import Synthetic
 from shoal.methods.synthetic.junction import JunctionTree, Measured, count_cells, find_cliques, sum_to
 from shoal.plan.synthetic import MOST_CELLS, Attributes, Domain, Records, Spent, SyntheticPlan
 
-_MOST_ROWS = 10_000_000  # unless asked for: a small epsilon makes the noisy number of records anything
-_MUCH = 10  # an epsilon beyond which the data holder is warned
-_RARE = 0.1  # delta times records beyond which the data holder is warned
+_MOST_ROWS = 10_000_000  # by default, because with a small epsilon the noisy number of records is arbitrary
+_MUCH = 10  # warn the data holder about a larger epsilon
+_RARE = 0.1  # warn the data holder about a larger product of delta and records
 
 
 def synthesize(
@@ -47,12 +47,11 @@ def synthesize(
 ) -> SyntheticPlan:
     """Return a table that is (epsilon, delta)-differentially private for each record of the given one.
 
-    *codes* are (n_cells,) of each attribute and *counts* the records of each cell, one if not given; a record with a
-    value outside its domain, -1, is left out. All that is looked at in the data are counts with OpenDP's noise and
-    choices by OpenDP's noisy maximum; the rest works on those. OpenDP draws from the operating system whatever the seed
-    of *chance*, which only deals out the rows.
+    *codes* are (n_cells,) of each attribute and *counts* the records of each cell, by default one; records with a value
+    outside its domain, -1, are left out. The data are accessed only by counts with OpenDP's noise and choices by
+    OpenDP's noisy maximum. OpenDP uses randomness of the operating system; *chance* only draws rows from the model.
     """
-    _check(codes, domains)
+    _check_sizes(domains)
     inside = np.all([column >= 0 for column in codes], axis=0)
     every = np.ones(len(inside), dtype=np.int64) if counts is None else counts
     records = Records(tuple(column[inside].astype(np.int32) for column in codes), every[inside], tuple(domains))
@@ -75,36 +74,32 @@ def synthesize(
 
 
 def _warnings(options: Synthetic, total: float, marginals: Collection[Attributes], domains: Sized) -> Iterator[str]:
-    """Yield what the data holder should think of; it follows from the options and from noisy counts alone."""
+    """Yield warnings to the data holder, which depend on the options and noisy counts only."""
     if options.epsilon > _MUCH:
         yield (
             f"epsilon is {options.epsilon:g}: a result may be e**{options.epsilon:g} times as likely with a record as "
-            f"without it, which promises next to nothing; {_MUCH} is much already"
+            f"without it, which is hardly a guarantee; even {_MUCH} is large"
         )
     if options.delta * total > _RARE:
         yield (
             f"delta is {options.delta:g}, and there are about {total:.0f} records: it should be far below one over "
-            "their number, for it may be spent on publishing a few of them as they are"
+            "their number, because it permits publishing a few of them unchanged"
         )
     if len(domains) > 1 and not marginals and options.tree is None:
         yield (
-            "no pair of attributes is kept, because noise would hide what it tells: attributes are independent in the "
+            "no pair of attributes was counted, because noise would hide relations: attributes are independent in the "
             "table; declare coarser values, leave attributes out, or allow a larger epsilon"
         )
 
 
-def _check(codes: Sequence[AnyIntArray], domains: Sequence[Domain]) -> None:
-    if not domains or len(codes) != len(domains):
-        raise PolicyError("a synthetic table needs one column of codes for each of its attributes")
-    for domain, column in zip(domains, codes, strict=True):
-        if len(column) and int(column.max()) >= domain.size:
-            raise InputError(f"column {domain.name!r} has codes outside its domain")
+def _check_sizes(domains: Sequence[Domain]) -> None:
+    for domain in domains:
         if domain.size > MOST_CELLS:
             raise PolicyError(f"column {domain.name!r} has {domain.size:,} values, at most {MOST_CELLS:,} are possible")
 
 
 def look_up_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> list[Attributes]:
-    """Look up the pairs that the policy names."""
+    """Return the places of the pairs that the policy names."""
     places = {domain.name: place for place, domain in enumerate(domains)}
     pairs: list[Attributes] = []
     for both in names:
@@ -123,7 +118,7 @@ def look_up_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) ->
 
 
 def draw_rows(model: JunctionTree, n_rows: int, chance: Chance) -> list[CodeArray]:
-    """Return (n_rows,) codes of every attribute, drawn clique by clique given what each shares with those before it."""
+    """Return (n_rows,) codes of every attribute, drawn clique by clique given earlier attributes."""
     columns: dict[int, CodeArray] = {}
     for clique in model.cliques:
         known = clique.shared
@@ -142,14 +137,14 @@ def draw_rows(model: JunctionTree, n_rows: int, chance: Chance) -> list[CodeArra
 
 
 def _draw_given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArray:
-    """Draw a value for each row, given (n_known, n_values) shares for what is known of it.
+    """Draw a value for each row from (n_known, n_values) shares, given the known code of the row.
 
-    Rows of one known value take every step of the values' cumulated shares with one common random start, so that each
-    value comes up as often as it should, rounded up or down; which row gets which is then left to chance.
+    Systematic sampling: rows with the same known code take equal steps through the cumulated shares from a common
+    random start. Each value thus occurs its expected number of times, rounded up or down, in random rows.
     """
     n_known, n_values = shares.shape
     sizes = np.bincount(known, minlength=n_known)
-    order = chance.order_within(known, n_known)  # rows by what is known, in random order
+    order = chance.order_within(known, n_known)  # rows by known code, in random order
     of_row = np.repeat(np.arange(n_known), sizes)
     start = np.cumsum(sizes) - sizes
     first = chance.fractions(n_known)
@@ -164,15 +159,15 @@ def _draw_given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArr
     some = shares > 0
     last = np.where(some.any(axis=1), n_values - 1 - np.argmax(some[:, ::-1], axis=1), n_values - 1)
     drawn = np.empty(len(known), dtype=np.int32)
-    drawn[order] = np.clip(code, 0, last[of_row])  # no rounding of sums leads beyond the last value with a share
+    drawn[order] = np.clip(code, 0, last[of_row])  # rounding must not lead beyond the last value with a share
     return drawn
 
 
 def distances(codes: Sequence[AnyIntArray], counts: IntArray, plan: SyntheticPlan) -> dict[str, object]:
     """Return total variation distances between shares of records and of rows, for attributes and pairs of them.
 
-    The distance is the largest difference between the two shares of any set of values: 0 for equal shares, 1 for
-    shares that have no value in common. Pairs with more joint values than can be counted together are left out.
+    The distance is the largest difference between the two shares of a set of values: 0 for equal shares, 1 for shares
+    without common values. Pairs with too many joint values are left out.
     """
     published = tuple(domain.generalize(column) for domain, column in zip(plan.domains, codes, strict=True))
     records = Records(published, counts, plan.domains)
@@ -203,25 +198,25 @@ def total_variation(one: IntArray, other: IntArray) -> float:
     return float(np.abs(one / max(int(one.sum()), 1) - other / max(int(other.sum()), 1)).sum()) / 2
 
 
-MODEL_CELLS = 300_000  # of all cliques together: bounds the time and the memory of a round
-ALONE = Fraction(1, 5)  # of the budget, for attributes alone
+MODEL_CELLS = 300_000  # of all cliques; bounds the time and the memory of a round
+ALONE = Fraction(1, 5)  # of the budget, for single attributes
 _TRIPLE_CELLS = 20_000
-_KEPT_CELLS = 20_000_000  # of exact counts that are kept for the next round
-_CHOICE = 0.1  # of what counting costs, for choosing
-_LAST = 0.6  # a round that would cost more than this part of what is left takes all of it
-_MOST_ROUNDS = 100  # for which the first round's share is meant; shares grow when a round tells nothing new
-_MOST_CHECKED = 400  # pairs for which a round finds out whether the model has room for them
+_KEPT_CELLS = 20_000_000  # of exact counts that are cached between rounds
+_CHOICE = 0.1  # the cost of selecting, as a share of the cost of counting
+_LAST = 0.6  # a round that would cost more than this share of the remaining budget uses all of it
+_MOST_ROUNDS = 100  # planned for by the first round's share; shares grow if a round adds no information
+_MOST_CHECKED = 400  # pairs that a round tests for room in the model
 _SWEEPS, _LAST_SWEEPS, _CLEARED_SWEEPS, _ALONE_SWEEPS = 3, 100, 20, 20
-_CLOSE = 1e-4  # of the records: what is fitted to that is not fitted further
-_WHOLE = 1000  # the largest workload weight, in whole numbers
+_CLOSE = 1e-4  # of the records, the tolerance of fitting
+_WHOLE = 1000  # the largest workload weight as an integer
 
 
 def measure(records: Records, by_hand: Sequence[Attributes] | None, mechanisms: Mechanisms) -> JunctionTree:
-    """Return the model of what the whole budget can tell; pairs that are given *by_hand* cost no choice.
+    """Spend the whole budget and return the fitted model; pairs given *by_hand* need no selection.
 
-    How much each look is given may depend on what came out before, as long as no course of events uses more than the
-    budget: that is so for sums of epsilons, and of rhos (Feldman and Zrnic, "Individual privacy accounting via a Renyi
-    filter", NeurIPS 2021).
+    The budget of each query may depend on earlier results, as long as the total never exceeds the budget. This holds
+    for sums of epsilons and of rhos (Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS
+    2021).
     """
     rounds = Rounds(records, mechanisms)
     pairs = rounds.pairs if by_hand is None else by_hand
@@ -242,7 +237,7 @@ def measure(records: Records, by_hand: Sequence[Attributes] | None, mechanisms: 
 
 
 class Rounds:
-    """What was counted so far, the model that fits it, and what may be counted next."""
+    """The counts so far, the model fitted to them, and the candidates to count next."""
 
     model: JunctionTree
 
@@ -260,25 +255,25 @@ class Rounds:
         return count_cells(self._sizes, [one])
 
     def _cost(self, one: Attributes) -> float:
-        """Return what counting costs beside other counts: so shared out, the noise of all counts together is least."""
+        """Return the relative cost of a count; shares in these proportions minimize the total noise."""
         return float(self._cells(one) ** (2 / 3 if self._mechanisms.delta else 1 / 2))
 
     def count(self, one: Attributes, share: Fraction) -> None:
-        """Count these attributes with noise that costs a share of the budget."""
+        """Count these attributes with noise, for a share of the budget."""
         names = " and ".join(self._records.domains[place].name for place in one)
         counts, variance = self._mechanisms.noisy_counts(self._exact(one), share, f"counts of {names}")
         noisy = Measured(counts.astype(np.float64), variance)
         self._measured[one] = noisy.combine(self._measured[one]) if one in self._measured else noisy
 
     def refit(self, sweeps: int = _SWEEPS) -> None:
-        """Fit the model to all that was counted, starting from the model before."""
+        """Fit the model to all counts, starting from the previous model."""
         self._started = self.model = JunctionTree(self._sizes, self._measured, self._started)
         self.model.fit(sweeps, _CLOSE)
 
     def run(self) -> None:
-        """Choose, count and fit until the budget is used up; the last round takes all that is left.
+        """Select, count and fit until the budget is used up; the last round uses all of the remaining budget.
 
-        A share that teaches less than its noise does is too small: the next one is twice as large.
+        If the model changes by less than the noise, the share was too small and is doubled.
         """
         mechanisms = self._mechanisms
         costs = [self._cost(pair) for pair in self.pairs]
@@ -303,14 +298,14 @@ class Rounds:
                 unit *= 2
 
     def _find_candidates(self) -> list[Attributes]:
-        """Return attributes, pairs that the model has room for, and triples that are together in a clique already."""
+        """Return single attributes, pairs for which the model has room, and triples within a clique."""
         inside = {pair for pair in self.pairs if self.model.holds(pair)}
         outside = [pair for pair in self.pairs if pair not in inside]
         if len(outside) > _MOST_CHECKED:
             picked = np.random.default_rng().choice(len(outside), _MOST_CHECKED, replace=False)
             outside = [outside[number] for number in sorted(picked)]
         full = set()
-        for pair in outside:  # what has no room now will have none later: cliques only grow
+        for pair in outside:  # cliques only grow, so there will never be room for these
             if count_cells(self._sizes, find_cliques(self._sizes, [*self._measured, pair])) > MODEL_CELLS:
                 full.add(pair)
         self.pairs = [pair for pair in self.pairs if pair not in full]
@@ -322,7 +317,7 @@ class Rounds:
         ]
 
     def _expect(self, candidates: Sequence[Attributes]) -> Mapping[Attributes, FloatArray]:
-        """Return the counts of candidates that the model makes one expect."""
+        """Return the counts of candidates that the model predicts."""
         apart = {one for one in candidates if not self.model.holds(one)}
         expected: dict[Attributes, FloatArray] = {}
         for first in {first for first, _ in apart}:
@@ -331,17 +326,17 @@ class Rounds:
         return expected | {one: self.model.marginal(one) for one in candidates if one not in apart}
 
     def _score(self, one: Attributes, expected: FloatArray, unit: float) -> int:
-        """Return how far counts are from expected ones, less what noise will add, times the workload's weight.
+        """Return the weighted distance of counts from the predicted ones, minus the expected noise.
 
-        One record more changes the distance by 1 at most and, since the weight is at most 1 and whole numbers are
-        rounded down, the score by 1 at most.
+        An additional record changes the distance by at most 1. The weight is at most 1 and results are rounded down, so
+        the score changes by at most 1.
         """
         noise = self._mechanisms.mean_noise(unit * self._cost(one)) * expected.size
         weight = max(int(_WHOLE * sum(self._weights[place] for place in one) / len(one)), 1)
         return min(weight, _WHOLE) * (measure_distance(self._exact(one), expected) - round(noise)) // _WHOLE
 
     def _exact(self, one: Attributes) -> IntArray:
-        """Return counts without noise, which are for mechanisms only."""
+        """Return exact counts, which only mechanisms may use."""
         if one in self._kept:
             return self._kept[one]
         counts = self._records.count(one)
@@ -350,12 +345,12 @@ class Rounds:
         return counts
 
 
-_LAST_DIGITS = Fraction(1, 10**9)  # of a budget of rho: its epsilon is found in steps of 10**-12
+_LAST_DIGITS = Fraction(1, 10**9)  # subtracted from a budget of rho, whose epsilon is found in steps of 10**-12
 
 
 @dataclass(slots=True)
 class Mechanisms:
-    """Draws noise from OpenDP until the budget is used up; asking for more is an error.
+    """OpenDP's mechanisms with a common budget, which they cannot exceed.
 
     Without a delta losses are epsilons and counts get discrete Laplace noise; with one they are rhos of
     zero-concentrated privacy and noise is discrete Gaussian. Both add up.
@@ -367,7 +362,7 @@ class Mechanisms:
 
     @classmethod
     def of(cls, epsilon: float, delta: float) -> Mechanisms:
-        """Return mechanisms that together lose at most this much."""
+        """Return mechanisms with this total budget."""
         if delta == 0.0:
             return cls(Fraction(epsilon))
         return cls(Fraction(_largest_rho(epsilon, delta)) * (1 - _LAST_DIGITS), delta)
@@ -381,25 +376,25 @@ class Mechanisms:
         return 1 - self.spent / self.budget
 
     def noisy_counts(self, counts: IntArray, share: Fraction, purpose: str) -> tuple[IntArray, float]:
-        """Return counts with noise that costs a share of the budget, and the variance of the noise of each."""
+        """Return counts with noise for a share of the budget, and the variance of the noise in each cell."""
         measurement, scale = self._within(self._noise, share)
         self._book(purpose, scale, measurement)
         noisy = np.array(measurement(counts.ravel().tolist()), dtype=np.int64)
         return noisy.reshape(counts.shape), (scale * scale if self.delta else 2.0 * scale * scale)
 
     def largest(self, scores: list[int], share: Fraction, purpose: str) -> int:
-        """Return the place of a score that is probably the largest; one record more changes no score by more than 1."""
+        """Return the place of the noisy maximum of scores, whose sensitivity must be at most 1."""
         measurement, scale = self._within(self._choice, share)
         self._book(purpose, scale, measurement)
         return int(measurement(scores))
 
     def mean_noise(self, share: float) -> float:
-        """Return about how far, on average, a count is moved by noise that costs this share."""
+        """Return the approximate mean absolute noise of a count for this share of the budget."""
         loss = share * float(self.budget)
         return 1.0 / math.sqrt(math.pi * loss) if self.delta else 1.0 / loss
 
     def state_loss(self) -> dict[str, float]:
-        """Return epsilon and delta of everything together, rounded up; of a sum of rhos what OpenDP makes of it."""
+        """Return the total epsilon and delta, rounded up; OpenDP converts a sum of rhos."""
         loss = round_up(self.spent)
         if not self.delta:
             return {"epsilon": loss, "delta": 0.0}
@@ -412,24 +407,22 @@ class Mechanisms:
         self.ledger.append(Spent(purpose, scale, loss))
 
     def _within(self, make: Callable[[float], Any], share: Fraction) -> tuple[Any, float]:
-        """Return the mechanism with the least noise whose stated loss is within a share of the budget."""
+        """Return the mechanism with the smallest noise whose stated loss is within a share of the budget."""
         allowed = self.budget * share
         ratio = float(make(1.0).map(1)) / float(allowed)
         scale = math.sqrt(ratio) if self.delta else ratio
         measurement = make(scale)
-        while Fraction(float(measurement.map(1))) > allowed:  # by the last digits, which OpenDP rounds against us
+        while Fraction(float(measurement.map(1))) > allowed:  # in the last digits, because OpenDP rounds up
             scale *= 1.0 + 2.0**-40
             measurement = make(scale)
         return measurement, scale
 
     def _noise(self, scale: float) -> Any:
-        """Return the measurement that adds noise to counts."""
         dp = opendp()
         make, distance = (dp.m.make_gaussian, dp.l2_distance) if self.delta else (dp.m.make_laplace, dp.l1_distance)
         return make(dp.vector_domain(dp.atom_domain(T="i64")), distance(T="i64"), scale)
 
     def _choice(self, scale: float) -> Any:
-        """Return the measurement that chooses among scores."""
         dp = opendp()
         measure = dp.zero_concentrated_divergence() if self.delta else dp.max_divergence()
         scores = dp.vector_domain(dp.atom_domain(T="i64"))
@@ -438,7 +431,7 @@ class Mechanisms:
 
 @cache
 def epsilon_of(rho: float, delta: float) -> float:
-    """Return the epsilon that OpenDP states, at this delta, for a loss of *rho* or a little more; perhaps infinite."""
+    """Return the epsilon, possibly infinite, that OpenDP states at this delta for a loss slightly above *rho*."""
     dp = opendp()
     scale = math.sqrt(0.5 / rho)
     while True:
@@ -446,15 +439,15 @@ def epsilon_of(rho: float, delta: float) -> float:
         if float(noise.map(1)) >= rho:
             try:
                 return float(dp.c.make_zCDP_to_approxDP(noise).map(1).epsilon(delta))
-            except dp.OpenDPException:  # more than its arithmetic can hold
+            except dp.OpenDPException:  # beyond the range of its arithmetic
                 return math.inf
         scale *= 1.0 - 2.0**-40
 
 
 @cache
 def _largest_rho(epsilon: float, delta: float) -> float:
-    """Return nearly the largest rho that is epsilon, delta: from below, by halving."""
-    low, high = 0.0, epsilon  # rho = epsilon would be far too much for any delta below 1 / 10
+    """Return a lower bound, by bisection, of the largest rho that implies (epsilon, delta)."""
+    low, high = 0.0, epsilon  # rho = epsilon is far too large for any delta below 1 / 10
     for _ in range(60):
         middle = (low + high) / 2
         if middle in (low, high):
@@ -464,7 +457,7 @@ def _largest_rho(epsilon: float, delta: float) -> float:
 
 
 def round_up(number: Fraction) -> float:
-    """Return the smallest float that is not below.
+    """Return the smallest float that is at least the number.
 
     >>> round_up(Fraction(1, 10)) >= Fraction(1, 10)
     True
@@ -474,13 +467,13 @@ def round_up(number: Fraction) -> float:
 
 
 def measure_distance(counts: IntArray, estimate: FloatArray) -> int:
-    """Return the summed distance between counts and a fixed estimate; one record more changes it by 1 at most."""
+    """Return the L1 distance between counts and a fixed estimate, whose sensitivity is 1."""
     return int(np.abs(counts - np.rint(estimate).astype(np.int64)).sum())
 
 
 @cache
 def opendp() -> Any:
-    """Return OpenDP, with the parts that are proven in papers but not yet by its own reviewers."""
+    """Return OpenDP with contributed parts, which are proven in papers but not yet vetted by its reviewers."""
     try:
         library = importlib.import_module("opendp.prelude")
     except ImportError:
