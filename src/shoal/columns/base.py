@@ -101,7 +101,7 @@ class Technique(Parameters, ABC):
         return f"{self.name} within the column itself would change nothing" if column in self.needs else None
 
     def check_others(self, column: str, techniques: Mapping[str, Technique]) -> None:
-        """Refuse a technique that is incompatible with those of other columns."""
+        """Refuse a technique that is incompatible with other columns' techniques."""
 
     def resolve(self, base: Path) -> Self:  # noqa: ARG002
         """Return the technique with relative paths resolved against the folder *base*."""
@@ -136,7 +136,7 @@ class Technique(Parameters, ABC):
 
 
 def list_changed(techniques: Mapping[str, Technique]) -> dict[str, Technique]:
-    """Return the technique of every changed column, including those that other columns carry."""
+    """Return the technique of every changed column, including columns that others carry."""
     return {name: one for own, one in techniques.items() for name in (own, *one.carried)}
 
 

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError, UsageError
-from shoal.core.kernels import find_starts, kernel, pam
+from shoal.core.kernels import find_starts, pam
 from shoal.core.wording import count_noun
 from shoal.sources.base import DerivedSource, Source, SourceOptions
 from shoal.sources.columns import UNCHANGED, is_text
@@ -141,6 +140,8 @@ def item_groups(
     together less often than by chance. Every other item joins the group of the frequent item with which it has the
     largest phi^2. Groups are ordered by their most frequent items.
     """
+    from scipy import sparse
+
     items = sorted(counts, key=lambda item: (-counts[item], item))
     records = np.array([counts[item] for item in items], dtype=np.int64)
     n_frequent = max(n_groups, min(FREQUENT, int((records * RARE >= n_baskets).sum())))
@@ -148,7 +149,11 @@ def item_groups(
     for baskets, people in _batches(source, name, separator):
         rank = pc.index_in(baskets.names, value_set=pa.array(items, pa.string())).fill_null(-1)
         place = np.asarray(rank, dtype=np.int64)[baskets.item]  # (n_pairs,) -1: not among *counts*
-        _count_pairs(baskets.text[place >= 0], place[place >= 0], people, together)
+        text, item = baskets.text[place >= 0], place[place >= 0]
+        shape = (len(people), len(items))
+        has = sparse.csr_array((np.ones(len(text), dtype=np.int64), (text, item)), shape)
+        records_with = sparse.csr_array((people[text], (text, item)), shape)  # by text
+        together += (has.T @ records_with[:, :n_frequent]).toarray()
     association = going_together(together, records, n_baskets)
     distances = 1.0 - association[:n_frequent]
     np.fill_diagonal(distances, 0.0)
@@ -181,23 +186,6 @@ def _batches(source: Source, name: str, separator: str) -> Iterator[tuple[Basket
         column = batch.column(0)
         codes = np.asarray(column.indices.drop_null())
         yield split_items(column.dictionary, separator), np.bincount(codes, minlength=len(column.dictionary))
-
-
-@kernel
-def _count_pairs(
-    text: NDArray[np.int64], item: NDArray[np.int64], people: NDArray[np.int64], together: NDArray[np.int64]
-) -> None:
-    """Add the number of people who have both, for every item and every frequent item; pairs ascend by text."""
-    start = 0
-    while start < len(text):
-        stop = start
-        while stop < len(text) and text[stop] == text[start]:
-            stop += 1
-        for one in range(start, stop):
-            for other in range(start, stop):
-                if item[other] < together.shape[1]:
-                    together[item[one], item[other]] += people[text[start]]
-        start = stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,7 +281,7 @@ def describe_items(
 ) -> Mapping[str, Any]:
     """Return the manifest's entries on baskets, which name only items of published records.
 
-    *taxonomies* are the attributes' taxonomies by name, those of the *n_quasi* quasi attributes first. *published* maps
+    *taxonomies* are the attributes' taxonomies by name, beginning with the *n_quasi* quasi attributes. *published* maps
     an attribute to the leaves that published records have.
     """
     if not isinstance(source, UnfoldedSource):

@@ -21,7 +21,7 @@ from shoal.sources.base import Source
 
 
 class CorrelatedNoise(Technique):
-    """Noise on several columns, whose covariance matrix is proportional to that of the numbers.
+    """Noise on several columns, with a covariance matrix proportional to the numbers' one.
 
     Kim, "A method for limiting disclosure in microdata based on random noise and transformation" (ASA Proceedings of
     the Section on Survey Research Methods, 1986); Tendick, "Optimal noise addition for preserving confidentiality in

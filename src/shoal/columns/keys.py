@@ -61,7 +61,7 @@ def _is_public(path: Path) -> bool:
 
 
 def read_key(path: Path) -> bytes:
-    """Return the bytes of a key file; refuse one that others may read or could guess."""
+    """Return the bytes of a key file; refuse a key that others may read or could guess."""
     if _is_public(path):
         raise InputError(
             f"the key {path} is in a folder named {PUBLIC!r}, which is shared; move it, or create a new one if "
@@ -79,7 +79,7 @@ def read_key(path: Path) -> bytes:
 
 
 def read_private(path: Path) -> bytes:
-    """Return the first bytes of a file, up to one more than a key may have; refuse one that others may access."""
+    """Return the first bytes of a file, up to one more than a key may have; refuse a file that others may access."""
     with path.open("rb") as file:
         if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
             raise InputError(f"the key {path} may be read or changed by others; restrict access with chmod 600")
@@ -133,7 +133,7 @@ def seal_tokens(key: bytes, domain: str) -> Callable[[list[str]], pa.Array]:
 
 
 def open_tokens(tokens: pa.Array, key: bytes, domain: str) -> pa.Array:
-    """Return the texts of tokens; refuse tokens of other keys or domains, and changed ones."""
+    """Return the texts of tokens; refuse changed tokens, and tokens of other keys or domains."""
     cipher, bound = _cipher(key), [domain.encode()]
     invalid = importlib.import_module("cryptography.exceptions").InvalidTag
     coded = tokens.dictionary_encode()
@@ -164,11 +164,11 @@ def _cipher(key: bytes) -> Any:
 
 
 def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | None = None) -> dict[str, object]:
-    """Write the rows of a released file with the values of one column in place of their tokens.
+    """Write the rows of a released file with the tokens of one column decrypted to their values.
 
-    The new file has the format of the old one, and only its owner may read it. All tokens are of this key and domain
-    and unchanged, or nothing is written. Without *domain* it is that of the manifest beside the file, if there is one,
-    else the column's name. Returns what was done.
+    The new file has the format of the old one, and only its owner may read it. Nothing is written if a token was
+    changed or belongs to another key or domain. The default *domain* is the one in the manifest next to the file or,
+    if there is no manifest, the column's name.
     """
     refuse_public(out)
     forms: list[Format] = ["parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv" for file in (path, out)]
@@ -179,12 +179,12 @@ def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | No
     if column not in known:
         raise InputError(f"column {column!r} is not in {source.name}{did_you_mean(column, known)}")
     if not is_text(source.schema.field(column).type):
-        raise InputError(f"column {column!r} of {source.name} holds no texts, so no tokens")
+        raise InputError(f"column {column!r} of {source.name} does not hold texts, so it has no tokens")
     said = _technique(path.parent / "manifest.json", column)
     if said.get("reversible") is False:
         raise UsageError(
-            f"the manifest says that the pseudonyms of {column!r} are not reversible: no key takes them back. The key "
-            "only finds the token of a value that you know: treat it with the same key and domain"
+            f"the manifest says that the pseudonyms of {column!r} are not reversible. To find the token of a value "
+            "that you know, treat the value with the same key and domain"
         )
     within = domain or str(said.get("domain", column))
     secret = read_key(key)
@@ -197,7 +197,7 @@ def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | No
 
 
 def _technique(manifest: Path, column: str) -> dict[str, object]:
-    """Return what a manifest says of the technique of a column; nothing if there is none that says so."""
+    """Return a manifest's entry on the technique of a column, or an empty one."""
     try:
         said = read_json(manifest.read_bytes())["techniques"][column]
     except (OSError, ValueError, KeyError, TypeError):

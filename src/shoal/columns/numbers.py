@@ -75,7 +75,7 @@ class NumberTreatment(Treatment):
 
     @abstractmethod
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:
-        """Return (n_rows,) the treated numbers as grid steps; those of invalid rows are ignored."""
+        """Return (n_rows,) the treated numbers as grid steps; invalid rows are ignored."""
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
         numbers, valid = column_numbers(column, self.column)

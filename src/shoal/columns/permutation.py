@@ -37,7 +37,7 @@ class CodedRows:
 
 
 def read_codes(source: Source, column: str, within: Sequence[str]) -> CodedRows:
-    """Read a column and those that define groups in one pass; missing values are ordinary values here.
+    """Read a column and the columns that define groups in one pass; missing values are ordinary values here.
 
     If all groups have a single record, no value could be moved, and the column is refused.
     """
@@ -64,7 +64,7 @@ class MovedTreatment(Treatment):
     found: dict[str, int]
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
-        """Return the new values of the rows, whatever the old ones are."""
+        """Return the new values of the rows, which do not depend on the old ones."""
         codes = self.codes[first_row : first_row + len(column)]
         if len(codes) < len(column):
             raise InputError(f"column {self.column!r} changed while it was being read; nothing was published")

@@ -34,7 +34,7 @@ class Pram(Technique):
 
     Gouweleeuw, Kooiman, Willenborg and de Wolf, "Post randomisation for statistical disclosure control: theory and
     implementation", Journal of Official Statistics 14(4), 1998. An invariant matrix R satisfies p R = p for the shares
-    p of the values: expected frequencies equal those of the data.
+    p of the values: expected frequencies equal the true ones.
 
     >>> Pram(keep=0.8, invariant=True, strata=("region",)).needs
     ('region',)
@@ -59,7 +59,7 @@ class Pram(Technique):
     )
     invariant: bool = Field(
         default=False,
-        description="whether expected frequencies equal those of the data; a given matrix is then followed by its "
+        description="whether expected frequencies equal the true ones; a given matrix is then followed by its "
         "Bayesian reversal. The published matrix then discloses the exact frequencies",
     )
     strata: tuple[str, ...] = Field(
@@ -103,7 +103,7 @@ class Pram(Technique):
         strata = join_words([code(name) for name in entry["strata"]])
         within = f", separately in each group of records that agree in {strata}" if strata else ""
         kept = f" Each was kept with a probability of at least {entry['keep']:g}." if "keep" in entry else ""
-        fair = " Expected frequencies equal those of the source." if entry["invariant"] else ""
+        fair = " Expected frequencies equal the true ones." if entry["invariant"] else ""
         return (
             "values were replaced at random and independently, with the probabilities in `manifest.json` "
             f"(`techniques`, `applied`){within}.{kept}{fair} A record's value may differ from the original."
@@ -259,7 +259,7 @@ class PramTreatment(Treatment):
     n_values: int  # rows with a value
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
-        """Draw each row's new value: the one that owns a random unit of its matrix row."""
+        """Draw each row's new value by a random unit of its matrix row."""
         indices, entries = factor_column(column)
         place = np.asarray(pc.fill_null(pc.index_in(texts(entries), value_set=self.labels), -1), dtype=np.int64)
         label = np.append(place, -1)[indices]
@@ -310,8 +310,8 @@ def estimate_counts(rows: pa.Table, manifest: Mapping[str, Any], column: str) ->
     """Estimate how many of the given published rows had each value of a column before PRAM, with standard errors.
 
     For the published counts y and the transition matrix R, x = R'^-1 y is unbiased, and diag(y) - R' diag(x) R
-    estimates the covariance of y (Gouweleeuw and others 1998, section 3). Standard errors are those of PRAM only; they
-    do not treat the people as a sample.
+    estimates the covariance of y (Gouweleeuw and others 1998, section 3). Standard errors cover PRAM only; they do
+    not treat the people as a sample.
 
     Parameters
     ----------

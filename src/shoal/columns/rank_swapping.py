@@ -24,8 +24,8 @@ class RankSwapping(MovingTechnique):
 
     Moore, "Controlled data-swapping techniques for masking public use microdata sets", U.S. Bureau of the Census,
     Statistical Research Division Report RR96-04, 1996. In ascending order, each record without a partner gets a
-    random one among the records without a partner in the window above it; equal numbers are ranked at random. A record
-    for which there is no partner keeps its number. Missing values stay in their rows.
+    random one among the records without a partner in the window above it; equal numbers are ranked at random. Records
+    without a partner keep their numbers. Missing values stay in their rows.
     """
 
     name = "rank-swapping"

@@ -1,4 +1,4 @@
-"""Random numbers of rows, determined by a secret and the row's number, whatever the order of reading."""
+"""Random numbers of rows, determined by a secret and the row's number, not by the order of reading."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS = 4  # of 64 bits for each row and round
 
 @dataclass(frozen=True, slots=True)
 class RowRandom:
-    """Words of SHAKE-256 over a secret of 256 bits: the noise of some rows does not disclose that of others.
+    """Words of SHAKE-256 over a secret of 256 bits: known noise of some rows discloses nothing about other rows.
 
     Rows are computed in whole blocks that start at multiples of 4,096. The boundaries of batches therefore change
     nothing, not even the rounding of a logarithm.

@@ -142,8 +142,7 @@ def _say_why(problem: Problem, trials: Sequence[Trial]) -> str:
 
 def _read(method: Method, problem: Problem, plan: AnyPlan) -> AnyPlan:
     """Return the plan with classes where their averages are, if the method publishes these."""
-    from shoal.methods.microaggregation import Microaggregation
-    from shoal.methods.microaggregation.planning import place_centres
+    from shoal.methods.microaggregation import Microaggregation, place_centres
 
     if isinstance(method, Microaggregation) and isinstance(plan, Plan):
         return place_centres(problem, plan, method)

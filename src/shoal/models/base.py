@@ -213,7 +213,7 @@ class PrivacyModel(BaseModel, ABC):
         return bool(self.holds(ClassHistograms(np.ones(1, dtype=np.int64)), whole).all())
 
     def why_unreachable(self, whole: Whole) -> str | None:
-        """Explain why no release of this table can satisfy the model, and what is reachable; None if one can.
+        """Explain why no release of this table can satisfy the model, and what it can reach; None if one can.
 
         For merge-monotone models the table as a single class is the best case.
         """
@@ -222,7 +222,7 @@ class PrivacyModel(BaseModel, ABC):
         return f"{self.subject}: {self.explain_shortfall(whole, self.worst(whole.as_class(), whole))}"
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Compare the required parameter with the one that the table *reached* as a single class."""
+        """Compare the required parameter with the parameter that the table *reached* as a single class."""
         return f"even the whole table as one class reaches only {reached:.6g}"
 
 
@@ -391,8 +391,8 @@ class PopulationModel(PrivacyModel):
 class TableModel(PrivacyModel):
     """A requirement on the sizes of all classes of a release together.
 
-    Judged class by class, it requires of each class what it requires of all. This is sufficient, so every method can
-    serve it; methods that see all classes together can satisfy it with less (docs/adr/0005-models.md).
+    Every method can serve it, because it holds for all classes together if it holds for each of them. Methods that see
+    all classes together can satisfy it with less (docs/adr/0005-models.md).
     """
 
     sees = "sizes"
@@ -400,7 +400,7 @@ class TableModel(PrivacyModel):
 
     @property
     def enough(self) -> int:
-        """A class size that is sufficient whatever the other classes: no record of a class of two is unique."""
+        """A class size that is always sufficient: no record of a class of two is unique."""
         return 2
 
     @property

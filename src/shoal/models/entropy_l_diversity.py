@@ -26,7 +26,7 @@ LARGEST_EXACT = 5000  # records of a class after dividing its counts by their co
 
 
 class EntropyLDiversity(DisclosureModel):
-    """The entropy of every class's sensitive values is at least that of l equally frequent values.
+    """Every class's sensitive values have at least the entropy of l equally frequent values.
 
     Machanavajjhala et al., "l-diversity: privacy beyond k-anonymity", TKDD 1(1), 2007, Definition 4.1.
     With harmless values, it bounds the mean of -ln p over the records with harmful ones (docs/models.md).
@@ -60,7 +60,7 @@ class EntropyLDiversity(DisclosureModel):
         return self._judge(self._count_harmful(classes, whole), classes.sizes)
 
     def _judge(self, counts: IntArray, sizes: IntArray) -> BoolArray:
-        """Return (n_classes,) whether the sum of c ln (n / c) over harmful values is at least that of c ln l."""
+        """Return (n_classes,) whether the sum of c (ln (n / c) - ln l) over harmful values is at least 0."""
         n_values, harmful = counts.shape[1], counts.sum(axis=1)
         size = np.maximum(sizes, 1).astype(np.float64)
         log_size, log_l = np.log(size), math.log(self.l)

@@ -24,7 +24,7 @@ class KAnonymity(PrivacyModel):
     name = "k-anonymity"
     title = "every record shares its quasi values with at least k - 1 others"
     explanation = "Columns that attackers may know do not distinguish a person from at least k - 1 others."
-    example = "With k = 10, an attacker who knows a person's quasi values finds at least ten matching records."
+    example = "With k = 10, an attacker with a person's quasi values finds at least ten matching records."
     usual: ClassVar = {"k": 5}
     weaknesses = SAYS_NOTHING_OF_VALUES
     sees = "sizes"

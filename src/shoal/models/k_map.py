@@ -14,8 +14,8 @@ from shoal.models.base import SAYS_NOTHING_OF_VALUES, ClassHistograms, Populatio
 class KMap(PopulationModel):
     """Every published label fits at least k people of the population table.
 
-    Sweeney, "Computational disclosure control", thesis, MIT, 2001. An adversary who knows a member of the
-    population, but not whether the table has their record, finds k candidates.
+    Sweeney, "Computational disclosure control", thesis, MIT, 2001. An adversary who looks for a member of
+    the population, but is not sure that the table has their record, finds k candidates.
 
     >>> classes = ClassHistograms.of([[1], [1]], population=[7, 4])
     >>> KMap(k=5, population="people.csv").holds(classes, Whole.of([2], population=11))

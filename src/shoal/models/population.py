@@ -61,7 +61,7 @@ class Spectrum:
 
 @dataclass(frozen=True, slots=True)
 class Estimate(Figures):
-    """One model's estimate, or the reason why it has none."""
+    """One model's estimate, or the reason why there is not one."""
 
     model: Estimator
     population_uniques: float | None  # people who are unique in the population
@@ -260,7 +260,7 @@ def estimate_slide(sample: Spectrum) -> float:
     Chen and Keller-McNulty, "Estimation of identification disclosure risk in microdata", J. Official Statistics 14,
     1998, the slide negative binomial model: a class has one person and a negative binomial number of others. K is
     estimated by Shlosser's estimator as modified by Haas and Stokes (JASA 93, 1998). With alpha and beta, the expected
-    numbers of classes of one and of two people are those of the sample.
+    numbers of classes of one and of two people equal the observed ones.
     """
     found = fit_slide(sample)
     return found.classes * exp(found.alpha * log(found.beta))
@@ -284,9 +284,9 @@ def count_population_classes(sample: Spectrum) -> float:
 
 
 def fit_slide(sample: Spectrum) -> SlideParameters:
-    """Solve for alpha and beta; raise if there is no solution.
+    """Solve for alpha and beta; raise if they do not exist.
 
-    The ratio of expected classes of two people to those of one rises with alpha, so every beta has one alpha with the
+    The ratio of the expected classes of two people and of one rises with alpha, so every beta has one alpha with the
     observed ratio. Betas are sought at which the classes of one match, too. Of several solutions the one is used whose
     expected population is closest to the actual one.
     """

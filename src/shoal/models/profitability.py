@@ -17,7 +17,7 @@ class Profitability(PrivacyModel):
     """An attack on a record costs at least its average gain, which deters a rational attacker.
 
     Wan et al., "A game theoretic framework for analyzing re-identification risk", PLoS ONE 10(3), 2015: an
-    attacker who knows that a person is in the table picks the right one of n records of a class with probability 1/n.
+    attacker who looks for a person in the table picks the right one of n records of a class with probability 1/n.
 
     >>> classes = ClassHistograms.of([[3, 1], [2, 1]])
     >>> Profitability(gain=1, cost=0.25).holds(classes, Whole.of([5, 2]))

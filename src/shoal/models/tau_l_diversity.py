@@ -100,7 +100,7 @@ class TauLDiversity(DisclosureModel):
     def holds_true(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether every value has at most max(tau, its share in the whole table).
 
-        The curve does not see values that labels hide; a reader who knows the method and the base rates does.
+        Labels hide values from the curve, but not from a reader who uses the method and the base rates.
 
         >>> classes = ClassHistograms.of([[3, 1, 0], [2, 2, 0], [7, 2, 1]])
         >>> TauLDiversity(tau=0.5, l=2).holds_true(classes, Whole.of([7, 2, 1]))
@@ -143,7 +143,7 @@ class TauLDiversity(DisclosureModel):
         return f"{found}: the nearest that can be reached is tau = {tau} with l = {occurring}"
 
     def _weights(self) -> list[Fraction]:
-        """Return the non-zero (1 - psi(k)) / (1 - tau); for tau = 1 those of the straight line."""
+        """Return the non-zero (1 - psi(k)) / (1 - tau); for tau = 1 use the straight line."""
         if self.tau == 1:
             return [1 - Fraction(k, self.l - 1) for k in range(self.l - 1)]
         scale = 1 - self.limits[0]

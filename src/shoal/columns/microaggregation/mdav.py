@@ -21,7 +21,7 @@ from shoal.core.errors import InputError, UnreachableError
 from shoal.core.kernels import count_pairs, find_starts, inline_kernel, kernel, places_ascending
 from shoal.core.progress import Step
 
-RANK_AGAIN = 4  # times the number of points: after so many examinations a new ranking is cheaper
+RANK_AGAIN = 4  # examinations per point after which a new ranking is cheaper
 _SLACK = 1e-7  # of distances, far above rounding errors
 UNITS = 2.0**20  # of one standard deviation; coordinates are whole numbers of them, which makes sums exact
 BLOCK_RECORDS = 125_000
@@ -170,7 +170,7 @@ def group_modes(codes: CodeArray, grouping: Grouping) -> CodeArray:
 def sum_squares(space: Space, grouping: Grouping) -> tuple[float, float]:
     """Return the sums of squared distances of the records from their groups' centres, and from the table's centre.
 
-    Their ratio SSE / SST is the share of the variation that microaggregation removes. Units are those of
+    Their ratio SSE / SST is the share of the variation that microaggregation removes. Units are as in
     :class:`Space`: standard deviations for numbers, and half the squared distance of indicators for categories.
     """
     group = grouping.group[space.order]
@@ -248,7 +248,7 @@ class Grouping:
 
 
 def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, step: Step | None = None) -> Grouping:
-    """Return groups of k to 2k - 1 records that lie near each other, whatever the order of the rows.
+    """Return groups of k to 2k - 1 near records, independently of the order of the rows.
 
     A single number is grouped optimally, everything else by MDAV. Because the work grows faster than the records, a
     table of more than *block_records* is first halved at medians, each time along the attribute that varies most, until
@@ -373,7 +373,7 @@ def mdav(points: Points, k: int) -> tuple[CodeArray, int]:
 
 @kernel
 def _mdav(points: Points, first: IntArray, k: int) -> tuple[CodeArray, int]:
-    """*first* are the records whose values differ from those of the record before."""
+    """*first* are the records that differ from their predecessors."""
     n_left, n_groups, work = len(points.numbers), 0, 0
     distinct = Points(points.numbers[first], points.categories[first], points.first_value, points.unequal)
     counts = np.diff(np.append(first, n_left))
@@ -389,7 +389,7 @@ def _mdav(points: Points, first: IntArray, k: int) -> tuple[CodeArray, int]:
         point, examined = find_farthest_from_centre(tree, rest, ranking, n_left)
         work += examined
         for turn in range(n_turns):
-            if turn:  # of those that remain: all records equal to the first point may have been taken
+            if turn:  # search again: all records equal to the first point may have been taken
                 find_points(tree, point, True, 1, found)
                 point = found[0]
             group[end[point] - tree.left[point]] = n_groups

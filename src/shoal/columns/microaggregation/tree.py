@@ -71,7 +71,7 @@ def _coordinate(points: Points, point: int, attribute: int) -> float:
 def grow_tree(points: Points, counts: IntArray) -> Tree:
     """Return the tree of points that are all different, with this many records at each.
 
-    A node is cut in the middle of its widest attribute, so that boxes are nearly cubes.
+    A node is cut in the middle of its widest attribute, which makes boxes nearly cubic.
     """
     n, n_numbers = len(counts), points.numbers.shape[1]
     d, most = n_numbers + points.categories.shape[1], 2 * n
@@ -147,13 +147,13 @@ def _bound(tree: Tree, origin: int, node: int, farthest: bool) -> float:
 def find_points(tree: Tree, origin: int, farthest: bool, wanted: int, found: IntArray) -> int:
     """Fill in the points nearest to a point, or farthest from it, that have *wanted* records left together.
 
-    Returns how many points these are, for which *found* has one more place than records are wanted. Of points at the
-    same distance those of smaller number come first.
+    Returns how many points these are, for which *found* has one more place than records are wanted. Points at the
+    same distance are ordered by number.
     """
     if wanted == 0:
         return 0
     nodes, waiting, bounds = tree.nodes, tree.waiting, tree.bounds
-    away = np.empty(wanted + 1)  # squared distances of what was found, negative if the farthest are wanted
+    away = np.empty(wanted + 1)  # squared distances of *found*, negative in searches for the farthest
     n_found, records, worst, last = 0, 0, np.inf, len(tree.left)
     waiting[0], bounds[0], n_waiting = 0, -np.inf, 1
     while n_waiting:

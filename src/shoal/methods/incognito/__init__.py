@@ -86,7 +86,7 @@ class Incognito(Method):
             return solve_part(problem, problem.max_withheld, False).plan()
 
     def find_levels(self, problem: Problem) -> tuple[int, ...] | None:
-        """Return the level of each quasi attribute if levels are chosen by hand, else None."""
+        """Return the level of each quasi attribute if levels are chosen by hand, or None."""
         heights = {attribute.name: attribute.taxonomy.height for attribute in problem.quasi}
         for name, level in self.levels.items():
             if name not in heights:

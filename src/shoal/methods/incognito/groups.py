@@ -38,7 +38,7 @@ class Grouping:
 
     @property
     def n_groups(self) -> int:
-        """Number of different combinations, including those that only a population has."""
+        """Number of different combinations, including combinations of the population only."""
         return len(self.keys)
 
     @property
@@ -70,7 +70,6 @@ class Groupings:
             np.array(layout.shift, dtype=np.uint64),
             np.array([(1 << bits) - 1 for bits in layout.bits], dtype=np.uint64),
         )
-        self._tables: dict[tuple[int, int, int], KeyArray] = {}
         bottom = (0,) * self.ladders.n_attributes
         group_of, keys, tallies = self._roll_up(keys, np.stack(columns, axis=1), bottom, bottom)
         self._widest = sorted(range(len(bottom)), key=lambda j: -self.ladders.rungs[j].widths[0])
@@ -178,7 +177,7 @@ class Groupings:
         """Return the group at *end* of each key at *start*, and the keys and tallies of these groups."""
         levels = enumerate(zip(self.ladders.rungs, start, end, strict=True))
         changed = [j for j, (rung, low, high) in levels if rung.widths[high] != rung.widths[low]]
-        tables = [self._table(j, start[j], end[j]) for j in changed]
+        tables = [self.ladders.rungs[j].step(start[j], end[j]) for j in changed]
         first = np.cumsum([0, *map(len, tables)])[:-1]
         fields = Fields(*(column[changed] for column in self._fields), first)
         made = recode_keys(keys, fields, np.concatenate([np.zeros(0, dtype=np.uint64), *tables]))
@@ -186,12 +185,6 @@ class Groupings:
         total = np.zeros((len(places), tallies.shape[1]), dtype=np.int64)
         add_rows(of_group, tallies, total)
         return of_group, made[places], total
-
-    def _table(self, attribute: int, start: int, end: int) -> KeyArray:
-        known = self._tables.get((attribute, start, end))
-        if known is None:
-            known = self._tables[attribute, start, end] = self.ladders.rungs[attribute].step(start, end)
-        return known
 
     def _keep(self, made: Grouping, source: Grouping) -> Grouping:
         """Keep a grouping much smaller than its source; if memory is exhausted, discard all others but the first."""
@@ -325,7 +318,7 @@ def recode_keys(keys: KeyArray, fields: Fields, table: KeyArray) -> KeyArray:
 
 @kernel
 def add_rows(group_of: CodeArray, histograms: IntArray, total: IntArray) -> None:
-    """Add the histograms of old groups to those of their new ones."""
+    """Add the histograms of old groups to their new groups."""
     for i in range(len(group_of)):
         group = group_of[i]
         for v in range(histograms.shape[1]):

@@ -1,9 +1,9 @@
 """The cost of a node of the lattice: the measures that the full-domain search minimizes.
 
-Lower costs are better. A node's generalizations never cost less while nothing is suppressed, and suppressing more never
-lowers a cost. ``value`` converts a cost to the usual figure. Suppressed records are treated as in ARX: in
-discernibility each costs the number of records of the table, in the average class size they form one more class, in
-non-uniform entropy their values become one value, and elsewhere they are fully lost.
+Lower costs are better. Without suppression, a node's generalizations never cost less, and suppressing more never lowers
+a cost. ``value`` converts a cost to the usual figure. Suppressed records are treated as in ARX: in discernibility each
+costs the number of records of the table, in the average class size they form one more class, in non-uniform entropy
+their values become one value, and elsewhere they are fully lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoal.utility.information import relative_widths
 
 
 class NodeMeasure(ABC):
-    """A measure of nodes; ``separable`` measures are sums over the attributes if nothing is suppressed."""
+    """A measure of nodes; ``separable`` measures are sums over the attributes without suppression."""
 
     name: ClassVar[str]
     separable: ClassVar[bool] = True

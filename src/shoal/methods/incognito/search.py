@@ -102,9 +102,9 @@ def _rank(verdict: Verdict) -> tuple[float, int, Levels]:
 class _Tabulated(Search):
     """A lattice as an array; every check rules out as many nodes as possible.
 
-    Nodes are alive while they may be the best. A node that fails with everything finer rules out its down-set; one that
-    holds rules out all that cost more. The next node to check maximizes the smaller of both numbers. If all alive nodes
-    have passed the cheap tests, the cheapest is next.
+    Nodes are alive while they may be the best. A node that fails with everything finer rules out its down-set; a node
+    that holds rules out all nodes that cost more. The next node to check maximizes the smaller of both numbers. If all
+    alive nodes have passed the cheap tests, the cheapest is next.
     """
 
     def __init__(self, judge: Judge, seconds: float) -> None:

@@ -28,7 +28,7 @@ from shoal.utility.information import NormalizedCertaintyPenalty
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """A search together with what it searched."""
+    """A search and its problem."""
 
     problem: Problem
     search: Search
@@ -76,7 +76,7 @@ class Solution:
     def _relative_model_that_blocks(self) -> str:
         """If a model that compares with the whole table fails, explain what tables of several classes reach.
 
-        Only the most general tables are examined, in which one attribute has a lower level and nothing is suppressed.
+        Only the most general tables are examined, in which one attribute has a lower level, without suppression.
         """
         top = self.search.judge.groupings.ladders.top
         nodes = [(*top[:j], level, *top[j + 1 :]) for j, height in enumerate(top) for level in range(height)]

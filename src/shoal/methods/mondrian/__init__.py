@@ -60,6 +60,6 @@ class Mondrian(Method):
 
 
 def _may_withhold(problem: Problem) -> bool:
-    """Exclude models that compare with the table, which withholding changes, and those that must cover all people."""
+    """Exclude models that compare with the table, which withholding changes, or that must cover all people."""
     models = [requirement.model for requirement in problem.requirements]
     return all(model.merge_monotone and not model.relative_to_whole for model in models)

@@ -36,7 +36,7 @@ class Parts:
     """The parts into which one cut sorts the items of each of some boxes; box b has parts ``first[b]:first[b + 1]``."""
 
     attribute: CodeArray  # (n,)
-    cut: CodeArray  # (n,) where a range is cut
+    cut: CodeArray  # (n,) the place of the cut of a range
     first: IntArray  # (n + 1,)
 
     @property

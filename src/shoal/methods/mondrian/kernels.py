@@ -82,7 +82,7 @@ def label_boxes(items: Items, trees: Trees, boxes: Boxes, everyone: bool) -> Non
 
 @kernel
 def rank_cuts(items: Items, trees: Trees, boxes: Boxes, nodes: IntArray, smallest: int, score: FloatArray) -> None:
-    """Score the cut of each box on each attribute by the sizes of its parts alone; 0 if there is no cut.
+    """Score the cut of each box on each attribute by the sizes of its parts alone, or 0 without a cut.
 
     The score is the reduction of the records' label width, divided by the entropy of the parts. Parts below *smallest*
     form the rest, which absorbs the smallest other part if it is itself too small. *nodes* is (2, n_nodes) scratch

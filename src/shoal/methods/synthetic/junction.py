@@ -43,7 +43,7 @@ class Measured:
 def find_cliques(sizes: Sequence[int], sets: Iterable[Attributes]) -> list[Attributes]:
     """Return the maximal cliques of a triangulated graph in which the attributes of each set are neighbours.
 
-    Attributes are eliminated in min-fill order; ties go to the attribute whose clique has the fewest cells.
+    Attributes are eliminated in min-fill order; ties go to the attribute with the smallest clique table.
 
     >>> find_cliques([2, 2, 2, 2], [(0, 1), (1, 2), (2, 3), (0, 3)])
     [(0, 1, 3), (1, 2, 3)]

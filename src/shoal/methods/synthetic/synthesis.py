@@ -78,7 +78,7 @@ def _warnings(options: Synthetic, total: float, marginals: Collection[Attributes
     if options.epsilon > _MUCH:
         yield (
             f"epsilon is {options.epsilon:g}: a result may be e**{options.epsilon:g} times as likely with a record as "
-            f"without it, which is hardly a guarantee; even {_MUCH} is large"
+            f"without it, which guarantees almost nothing; even {_MUCH} is large"
         )
     if options.delta * total > _RARE:
         yield (

@@ -10,8 +10,7 @@ import pyarrow as pa
 from shoal.core.arrays import IntArray
 from shoal.manifest import Attribute
 from shoal.methods.base import Method
-from shoal.methods.microaggregation import Microaggregation
-from shoal.methods.microaggregation.planning import centres, group_records, place_centres
+from shoal.methods.microaggregation import Microaggregation, centres, group_records, place_centres
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem

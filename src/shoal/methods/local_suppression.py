@@ -1,4 +1,4 @@
-"""Which values to suppress: patterns of attributes, the cheapest first (docs/adr/0013-local-suppression.md).
+"""Local suppression: recoding by hand, then as few suppressed values as possible, as in statistical offices.
 
 A *base* is a distinct combination of recoded quasi values. A base that satisfies every requirement becomes a class
 unchanged. The others, the *needy* bases, are grouped pattern by pattern with bases that agree outside the pattern.
@@ -7,23 +7,105 @@ unchanged. The others, the *needy* bases, are grouped pattern by pattern with ba
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.errors import UnreachableError
-from shoal.core.progress import Step
-from shoal.methods.base import refuse_unreachable
-from shoal.models.base import ClassHistograms
+from shoal.core.errors import PolicyError, UnreachableError, did_you_mean
+from shoal.core.progress import Progress, Step
+from shoal.methods.base import Method, refuse_unreachable
+from shoal.models.base import ClassHistograms, ValueModel
 from shoal.plan.cells import Cells, KeyLayout
 from shoal.plan.judging import Judge, people_of_classes
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.builders.listed import FlatTaxonomy
+
+Level = Annotated[int, Field(ge=0, strict=True)]
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class LocalSuppression(Method):
+    """Every value is published at the level chosen for its attribute, or suppressed as ``*`` if a class requires it.
+
+    Hundepool et al., "Statistical Disclosure Control" (2012), sections 3.4.2 and 3.4.3. All records of a class
+    suppress the same attributes, so equal labels form the classes. Models of sensitive values are refused, because
+    suppression must depend on quasi values only.
+    """
+
+    name: ClassVar[str] = "local-suppression"
+    title: ClassVar[str] = "generalizes every attribute to a chosen level, then suppresses single values"
+    counts_people = True
+    by_hand = True
+
+    levels: dict[str, Level] = Field(
+        default={},
+        description="the level of the taxonomy at which each attribute is published; 0, the default, keeps the "
+        "original values",
+    )
+    importance: tuple[str, ...] | dict[str, Weight] | None = Field(
+        default=None,
+        description="which attributes to preserve: a list, the most important first, or the cost of a suppressed "
+        "value of each, by default 1; if omitted, the weights of the attributes",
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Refuse models of values and smallest shares of a population; unknown names and levels are errors."""
+        self._find_levels(problem)
+        self._weigh(problem)
+        if names := [one.model.name for one in problem.requirements if isinstance(one.model, ValueModel)]:
+            return (
+                f"it serves models of class sizes, and {names[0]} constrains sensitive values: suppressing a frequent "
+                "combination would disclose that its people share a value; use mondrian or sweep"
+            )
+        if any(not requirement.model.merge_monotone for requirement in problem.requirements):
+            return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
+        return super().refuses(problem)
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
+        with progress.step("suppressing", unit="patterns") as step:
+            return Planner(problem, self._find_levels(problem), self._weigh(problem), step).plan()
+
+    def _find_levels(self, problem: Problem) -> list[int]:
+        _check_names("levels", self.levels, problem)
+        for attribute in problem.quasi:
+            height, level = attribute.taxonomy.height, self.levels.get(attribute.name, 0)
+            if level > height:
+                raise PolicyError(
+                    f"method {self.name}: levels: the taxonomy of {attribute.name!r} has the levels 0 to {height}, "
+                    f"not {level}"
+                )
+        return [self.levels.get(attribute.name, 0) for attribute in problem.quasi]
+
+    def _weigh(self, problem: Problem) -> FloatArray:
+        """Return (n_quasi,) the cost of a suppressed value of each attribute."""
+        names = [attribute.name for attribute in problem.quasi]
+        if self.importance is None:
+            return np.array([attribute.weight for attribute in problem.quasi])
+        _check_names("importance", self.importance, problem)
+        if isinstance(self.importance, dict):
+            return np.array([self.importance.get(name, 1.0) for name in names])
+        if len(set(self.importance)) < len(self.importance):
+            raise PolicyError(f"method {self.name}: importance names an attribute twice")
+        places = {name: place for place, name in enumerate(reversed(self.importance), start=2)}
+        return np.array([float(places.get(name, 1)) for name in names])
+
+
+def _check_names(parameter: str, given: Iterable[str], problem: Problem) -> None:
+    names = [attribute.name for attribute in problem.quasi]
+    for name in given:
+        if name not in names:
+            raise PolicyError(
+                f"method {LocalSuppression.name}: {parameter}: {name!r} is not a quasi attribute of the policy"
+                f"{did_you_mean(name, names)}"
+            )
+
 
 _MOST_ATTRIBUTES = 10  # up to this number all patterns are tried
 _MOST_PATTERNS = 256  # of more attributes; Mondrian cuts the remaining bases
@@ -311,7 +393,7 @@ class Planner:
 
 
 def _restrict(requirement: Requirement, cells: IntArray, counts: IntArray) -> Requirement:
-    """Return a requirement restricted to some cells, like those of a region of the table."""
+    """Return a requirement restricted to some cells, which form a region of the table."""
     people = requirement.people
     if people is not None:
         people = replace(people, person=people.person[cells])

@@ -1,22 +1,67 @@
-"""Joins groups of near records into classes that satisfy every requirement."""
+"""Microaggregation: each record is published with the averages of a group of similar records."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from shoal.columns.microaggregation import mdav
 from shoal.columns.numbers import FARTHEST
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from shoal.core.errors import InputError, UnreachableError
+from shoal.core.errors import InputError, UnreachableError, did_you_mean
 from shoal.core.kernels import group_items, same_rows
 from shoal.core.progress import Progress
-from shoal.methods.base import refuse_unreachable
-from shoal.methods.microaggregation import Microaggregation
+from shoal.methods.base import Method, refuse_unreachable
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import WITHHELD, Assignment, Plan
 from shoal.plan.problem import Problem
+
+
+class Microaggregation(Method):
+    """Every class consists of groups of near records, publishes one centre, and satisfies every requirement.
+
+    MDAV of Domingo-Ferrer and Torra, "Ordinal, continuous and heterogeneous k-anonymity through microaggregation"
+    (DMKD 11(2), 2005), with k the smallest size that the models allow. If models of sensitive values require more, a
+    group is joined with its nearest until it satisfies them, as in Soria-Comas, Domingo-Ferrer, Sanchez and Martinez,
+    "t-closeness through microaggregation" (TKDE 27(11), 2015, Algorithm 1). Records with equal quasi values are
+    assigned to groups at random, so groups disclose nothing about sensitive values. A single number is grouped
+    optimally (Hansen and Mukherjee, TKDE 15(4), 2003).
+    """
+
+    name: ClassVar[str] = "microaggregation"
+    title: ClassVar[str] = "publishes each record with the averages of a group of similar people"
+    form: ClassVar[str] = "averages"
+    averages: ClassVar[bool] = True
+
+    numbers: Literal["mean", "median"] = Field(
+        default="mean",
+        description="the published centre of numbers and dates: their mean, which preserves the column's total, or "
+        "their median; the centre of categories is the most frequent one",
+    )
+    decimals: int = Field(default=1, ge=0, le=9, description="decimals of published numbers; 0 gives whole numbers")
+    strata: tuple[str, ...] = Field(
+        default=(),
+        description="quasi attributes in which all records of a group agree; these keep their values",
+    )
+
+    def refuses(self, problem: Problem) -> str | None:
+        """Refuse populations, which averages do not cover, and groups of a single record."""
+        if any(requirement.population is not None for requirement in problem.requirements):
+            return "averages do not cover people in a population, so models that count one cannot hold; use mondrian"
+        if problem.smallest_class < 2:
+            return "the models allow groups of one record, which would publish its values unchanged; add k-anonymity"
+        quasi = [attribute.name for attribute in problem.quasi]
+        for name in self.strata:
+            if name not in quasi:
+                return f"strata names {name!r}, which is not a quasi attribute{did_you_mean(name, quasi)}"
+        return super().refuses(problem)
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
+        """Return the groups as a plan; classes with equal published centres are merged."""
+        return plan_groups(problem, self, rng, progress)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +103,7 @@ def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Gener
 
 
 def _parts(problem: Problem, method: Microaggregation, cells: IntArray) -> list[_Part]:
-    """Split the records into parts and place those of each part in a metric space."""
+    """Split the records into parts, and place each part in a metric space."""
     columns = [None if column is None else column[cells] for column in problem.numbers]
     common: list[AnyIntArray] = [np.isnan(column).astype(np.int32) for column in columns if column is not None]
     common += [
@@ -89,7 +134,8 @@ def _parts(problem: Problem, method: Microaggregation, cells: IntArray) -> list[
 def _coincident(problem: Problem, method: Microaggregation, cells: IntArray, owner: CodeArray) -> CodeArray:
     """Merge classes with equal published centres.
 
-    The rounded centre of merged classes may equal that of a third class, so this is repeated until nothing changes.
+    The rounded centre of merged classes may equal the centre of a third class, so this is repeated until nothing
+    changes.
     """
     shown = np.flatnonzero(owner != WITHHELD)
     owner = owner.copy()
