@@ -278,7 +278,9 @@ def _show_uniqueness(found: PopulationUniqueness) -> None:
         uniques = one.population_uniques
         figures = ("none", "") if uniques is None else (f"{uniques:,.0f}", percent(uniques / found.population))
         rows.append((name, *figures))
-    title = f"Unique in the population of {found.population:,}, of whom {100 * found.fraction:.3g}% are in the table"
+    title = (
+        f"Unique in the population of {found.population:,}, of whom {100 * found.sample_fraction:.3g}% are in the table"
+    )
     print_table(title, ("model", "unique people", "share of the population"), rows)
     say(*(f"No estimate: {one.refusal}." for one in found.estimates if one.refusal is not None))
     say(

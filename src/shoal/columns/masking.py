@@ -79,7 +79,7 @@ class MaskedTreatment(Treatment):
     random: RowRandom
 
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
-        """Return made-up values; of the old ones only whether they are missing is looked at."""
+        """Return invented values, which keep missing values missing."""
         sizes = [len(texts) for texts in self.choices]
         drawn = self.random.draw(first_row, len(column), lambda words: uniform(words[:, 0]))  # in (0, 1]
         rest = np.ceil(drawn * math.prod(sizes)).astype(np.int64) - 1

@@ -31,7 +31,7 @@ _MOST_DOMAINS = 4  # wider noise, in domain widths, would be redrawn very often 
 
 
 class Laplace(Parameters):
-    """Noise with density in proportion to exp(-|x| / scale)."""
+    """Noise with a density proportional to exp(-|x| / scale)."""
 
     scale: float = Field(gt=0, allow_inf_nan=False, description="the mean distance from the true value")
 
@@ -167,7 +167,7 @@ class NoiseTreatment(NumberTreatment):
     edges: Edges | None
 
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:
-        """Add noise to the nearest grid step, which must be in the domain, and stay in it."""
+        """Add noise to the nearest grid steps, which must be in the domain, and keep the results in it."""
         true = self.grid.steps(numbers, self.column)
         outside = int((valid & self._outside(true)).sum())
         if outside:

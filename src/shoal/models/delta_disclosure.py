@@ -10,7 +10,7 @@ from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import PRESENCE, ClassHistograms, DisclosureModel, Whole
-from shoal.models.exact import RATIO_ERROR, extreme_products
+from shoal.models.exact import RATIO_ERROR, extreme_products, quotient
 
 
 class DeltaDisclosure(DisclosureModel):
@@ -45,7 +45,7 @@ class DeltaDisclosure(DisclosureModel):
         """Return (n_classes,) the largest |ln(p / q)|, infinity if a value of the table is absent."""
         harmful = self.find_harmful(whole)
         given = self.values_of(classes)[:, harmful], classes.sizes, self.values_of(whole)[harmful], whole.size
-        low, high = (extreme_products(*given, grown=grown).ratio() for grown in (False, True))
+        low, high = (quotient(*extreme_products(*given, grown=one), if_zero=math.inf) for one in (False, True))
         with np.errstate(divide="ignore"):  # ln 0 is minus infinity, as intended
             reached = np.maximum(np.log(high), -np.log(low))
         return np.where(classes.sizes > 0, reached, math.inf)

@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 
+Products = tuple[NDArray[Any], NDArray[Any]]
 RATIO_ERROR = 2.0**-49  # relative; above the sum of the few rounding errors of 2**-53 in a ratio
 _INT64_LIMIT = 2**63 - 1
 _BLOCK_ELEMENTS = 2**17  # 1 MiB of counts: the temporaries of a block stay in the processor's cache
@@ -121,22 +122,11 @@ def distinct_values(counts: IntArray) -> IntArray:
     return np.asarray(np.count_nonzero(counts, axis=1), dtype=np.int64)
 
 
-class Products(NamedTuple):
-    """c N and C n: the shares in class and table have the ratio *inside* to *outside*."""
-
-    inside: NDArray[Any]
-    outside: NDArray[Any]
-
-    def ratio(self) -> FloatArray:
-        """Return (n_classes,) p / q: exactly 1 for equal shares, infinite if q is 0."""
-        return quotient(self.inside, self.outside, if_zero=math.inf)
-
-
 def products(counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int) -> Products:
-    """Return c N and C n exactly, for arrays that broadcast."""
+    """Return c N and C n exactly, for arrays that broadcast; the shares in class and table have their ratio."""
     largest = max(peak(counts) * whole_size, peak(whole_counts) * peak(sizes), whole_size)
     inside = integers(counts, largest) * whole_size
-    return Products(inside, integers(sizes, largest) * integers(whole_counts, largest))
+    return inside, integers(sizes, largest) * integers(whole_counts, largest)
 
 
 def extreme_products(
@@ -145,12 +135,12 @@ def extreme_products(
     """Return c N and C n of each class for the value whose share grew most or, if not *grown*, fell most.
 
     >>> given = np.array([[3, 1]]), np.array([4]), np.array([4, 4]), 8
-    >>> extreme_products(*given, grown=True).ratio(), extreme_products(*given, grown=False).ratio()
-    (array([1.5]), array([0.5]))
+    >>> extreme_products(*given, grown=True), extreme_products(*given, grown=False)
+    ((array([24]), array([16])), (array([8]), array([16])))
     """
     if not len(whole_counts):
         same = np.ones(len(sizes), dtype=np.int64)
-        return Products(same, same)
+        return same, same
     absent = np.flatnonzero(whole_counts == 0)
     # a value that occurs in the class but not in the table has grown most
     weights = np.where(whole_counts > 0, 1.0 / np.maximum(whole_counts, 1), 1e300)

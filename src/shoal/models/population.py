@@ -72,7 +72,7 @@ class Estimate(Figures):
 class PopulationUniqueness(Figures):
     """Estimates of how many people are unique in the population, and the one chosen by the rule of Dankar et al."""
 
-    fraction: float
+    sample_fraction: float
     sample: int  # people of the table
     population: int
     sample_uniques: int
@@ -91,7 +91,7 @@ class PopulationUniqueness(Figures):
     @property
     def expected_in_sample(self) -> float:
         """The expected number of records that are unique in the population: an attacker's match of them is correct."""
-        return min(self.uniques * self.fraction, float(self.sample_uniques))
+        return min(self.uniques * self.sample_fraction, float(self.sample_uniques))
 
     @property
     def spread(self) -> float | None:
@@ -101,13 +101,7 @@ class PopulationUniqueness(Figures):
 
     def as_dict(self) -> dict[str, object]:
         return {
-            "sample_fraction": self.fraction,
-            "sample": self.sample,
-            "population": self.population,
-            "sample_uniques": self.sample_uniques,
-            "estimates": [one.as_dict() for one in self.estimates],
-            "chosen": self.chosen,
-            "reason": self.reason,
+            **Figures.as_dict(self),
             "population_uniques": self.uniques,
             "population_unique_share": self.share,
             "expected_in_sample": self.expected_in_sample,

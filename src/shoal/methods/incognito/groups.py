@@ -58,11 +58,11 @@ class Groupings:
     def __init__(self, problem: Problem) -> None:
         self.ladders, keys = Ladders.of(problem)
         self._counts = problem.cells.counts
-        self._populations: dict[str, int] = {}
+        self.populations: dict[str, int] = {}  # the column of each in tallies
         columns = [self._counts]
         for requirement in problem.requirements:
-            if requirement.population is not None and requirement.population_name not in self._populations:
-                self._populations[requirement.population_name] = len(columns)
+            if requirement.population is not None and requirement.population_name not in self.populations:
+                self.populations[requirement.population_name] = len(columns)
                 columns.append(requirement.population)
         layout = self.ladders.layout
         self._fields = (
@@ -117,11 +117,7 @@ class Groupings:
 
     def people(self, grouping: Grouping, name: str) -> IntArray:
         """Return (n_groups,) the people of one population."""
-        return grouping.tallies[:, self._populations[name]]
-
-    @property
-    def population_names(self) -> tuple[str, ...]:
-        return tuple(self._populations)
+        return grouping.tallies[:, self.populations[name]]
 
     def blocks(
         self, grouping: Grouping, requirement: Requirement, chosen: BoolArray

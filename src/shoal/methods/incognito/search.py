@@ -91,8 +91,8 @@ def nodes_above(levels: Levels, top: Levels) -> list[Levels]:
     return [(*levels[:j], level + 1, *levels[j + 1 :]) for j, level in enumerate(levels) if level < top[j]]
 
 
-def nodes_below(levels: Levels, floor: Levels) -> list[Levels]:
-    return [(*levels[:j], level - 1, *levels[j + 1 :]) for j, level in enumerate(levels) if level > floor[j]]
+def nodes_below(levels: Levels) -> list[Levels]:
+    return [(*levels[:j], level - 1, *levels[j + 1 :]) for j, level in enumerate(levels) if level]
 
 
 def _rank(verdict: Verdict) -> tuple[float, int, Levels]:
@@ -135,7 +135,7 @@ class _Tabulated(Search):
         """Descend from the top to the cheapest child that holds, because with suppression failures rule out little."""
         levels: Levels | None = self.judge.groupings.ladders.top
         while levels is not None:
-            nodes = sorted(nodes_below(levels, (0,) * len(levels)), key=self._costs.__getitem__)
+            nodes = sorted(nodes_below(levels), key=self._costs.__getitem__)
             levels = None
             for node in nodes:
                 if self.late:
@@ -226,7 +226,7 @@ class _Branches(Search):
         while self.best is not None and self.best.levels not in self._seen:
             start = self.best.levels
             self._seen.add(start)
-            lower = nodes_below(start, (0,) * len(top))
+            lower = nodes_below(start)
             around = {*lower, *(up for node in lower for up in nodes_above(node, top))}
             for levels in sorted(around - self._seen, key=plain):
                 if self.late:

@@ -113,7 +113,7 @@ def _plan_node(
     published = (grouping.sizes > 0) & ~suppressed
     number = np.where(published, np.cumsum(published) - 1, WITHHELD).astype(np.int32)
     lo, hi = groupings.ladders.ranges(grouping.keys[published], levels)
-    people = {name: groupings.people(grouping, name)[published] for name in groupings.population_names}
+    people = {name: groupings.people(grouping, name)[published] for name in groupings.populations}
     class_of = number[groupings.group_of_cells(grouping)]
     named = dict(zip((attribute.name for attribute in problem.quasi), levels, strict=True))
     plan = Plan.of_cells(lo, hi, class_of, problem.cells.counts, people)
