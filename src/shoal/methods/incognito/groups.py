@@ -175,7 +175,7 @@ class Groupings:
         changed = [j for j, (rung, low, high) in levels if rung.widths[high] != rung.widths[low]]
         tables = [self.ladders.rungs[j].step(start[j], end[j]) for j in changed]
         first = np.cumsum([0, *map(len, tables)])[:-1]
-        fields = Fields(*(column[changed] for column in self._fields), first)
+        fields = Fields._make((*(column[changed] for column in self._fields), first))
         made = recode_keys(keys, fields, np.concatenate([np.zeros(0, dtype=np.uint64), *tables]))
         places, of_group = kernels.number_rows(made)
         total = np.zeros((len(places), tallies.shape[1]), dtype=np.int64)
