@@ -102,5 +102,5 @@ def test_what_cannot_be_done_is_refused() -> None:
     with pytest.raises(InputError, match="column 'y' has 4 values that cannot be read as a number"):
         treat({"x": Shuffling(given=("y",))}, source, Chance.of(1))
     both = {n: CorrelatedNoise(share=0.5, columns=(o,), decimals=2) for n, o in (("x", "z"), ("z", "x"))}
-    with pytest.raises(InputError, match="column 'z' has one number only"):
+    with pytest.raises(InputError, match="column 'z' has only one number"):
         treat(both, source, Chance.of(1))

@@ -169,7 +169,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"matrix": {"a": {"a": 0.5, "b": 0.4}, "b": {"b": 1}}}, "row of 'a' add up to 0.9; they must add up to 1 exactly"),
     ({"matrix": {"a": {"a": 0.3333333, "b": 0.6666666}, "b": {"b": 1}}}, "add up to 0.9999999"),
     ({"matrix": {"a": {"a": 1.5, "b": -0.5}, "b": {"b": 1}}}, "not a probability from 0 to 1"),
-    ({"matrix": {"a": {"a": 0.5, "c": 0.5}, "b": {"b": 1}}}, "leads to 'c', which has no row of its own"),
+    ({"matrix": {"a": {"a": 0.5, "c": 0.5}, "b": {"b": 1}}}, "leads to 'c', which has no row"),
     ({"matrix": {"a": {"a": 0.12345678901, "b": 0.87654321099}, "b": {"b": 1}}}, "more than 9 decimals"),
     ({"matrix": {"a": {"a": 1}, "b": {"b": 1}}}, "would change nothing"),
 ]

@@ -146,7 +146,7 @@ def test_the_same_secret_swaps_the_same_in_any_batches() -> None:
 
 def test_what_is_no_hierarchy_is_refused() -> None:
     table = pa.table({"region": ["x", "y", "x"], "town": ["a", "a", "b"], "hid": [1, 2, 1], "age": [1, 2, 3]})
-    with pytest.raises(InputError, match="column 'town': 1 area lies in several areas of 'region', so that"):
+    with pytest.raises(InputError, match="column 'town': 1 area lies in several areas of 'region', so these"):
         swap(table, RecordSwapping(hierarchy=("region", "town")))
     with pytest.raises(InputError, match="column 'hid': 1 household has records in several areas of 'town'"):
         swap(table, RecordSwapping(hierarchy=("town",), household="hid"))

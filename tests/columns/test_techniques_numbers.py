@@ -42,8 +42,8 @@ def done(technique: Technique, values: object, domain: NumberDomain | None = Non
         ({"laplace": {"scale": 0.5}}, "less than one step"),
         ({"laplace": {"scale": 1e9}, "decimals": 9}, "too wide"),
         ({"laplace": {"scale": 100}, "min": 0, "max": 9, "edges": "redraw"}, "hardly ever stay"),
-        ({"gaussian": {"sd": 37}, "min": 0, "max": 9, "edges": "clamp"}, "leave nothing of the values"),
-        ({"gaussian": {"sd": 37}, "min": 0, "max": 9, "edges": "reflect"}, "leave nothing of the values"),
+        ({"gaussian": {"sd": 37}, "min": 0, "max": 9, "edges": "clamp"}, "leave little of the values"),
+        ({"gaussian": {"sd": 37}, "min": 0, "max": 9, "edges": "reflect"}, "leave little of the values"),
         ({"laplace": {"scale": 1}, "decimals": 10}, "less than or equal"),
     ],
 )

@@ -242,7 +242,7 @@ def test_levels_by_hand_are_published_or_refused() -> None:
 
 @pytest.mark.parametrize(
     ("levels", "said"),
-    [({"q2": 1}, "'q2' is not a quasi attribute of the policy; did you mean"), ({"q0": 3}, "the levels 0 to 2, and 3")],
+    [({"q2": 1}, "'q2' is not a quasi attribute of the policy; did you mean"), ({"q0": 3}, "the levels 0 to 2, not 3")],
 )
 def test_levels_by_hand_that_there_are_not_are_errors(levels: dict[str, int], said: str) -> None:
     with pytest.raises(PolicyError, match=said):

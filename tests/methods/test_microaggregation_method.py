@@ -226,7 +226,7 @@ def test_a_gap_that_few_share_is_withheld_or_refused() -> None:
     table = people(7)
     ages = [None] * 3 + table["age"].to_pylist()[3:]
     table = table.set_column(0, "age", pa.array(ages))
-    with pytest.raises(UnreachableError, match=r"3 records have numbers missing .* allows 0 .* missing: drop"):
+    with pytest.raises(UnreachableError, match=r"3 records lack numbers .* withholding 0.* missing: drop"):
         made(table, policy())
     publication, published = made(table, policy(max_withheld=0.02))
     assert publication.plan.n_withheld == 3

@@ -189,7 +189,7 @@ def test_the_holder_is_warned_of_what_promises_little() -> None:
         return " ".join(made(rows=5, **options).warnings)
 
     assert warned(epsilon=1, delta=1e-9) == ""
-    assert "next to nothing" in warned(epsilon=11)
+    assert "almost nothing" in warned(epsilon=11)
     assert "delta" in warned(epsilon=1, delta=1e-4)
     assert warned(epsilon=1, tree=[]) == ""
     large, zeros = [domain("x", 600), domain("y", 600)], np.zeros(10, dtype=np.int32)
