@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from shoal.attacks.view import ReleaseView
+from shoal.core.registry import discover
 from shoal.manifest import Manifest, read_manifest
+from shoal.methods.base import Method
 from shoal.release.published import PublishedRelease
 
 DEFAULTS: dict[str, Any] = {
@@ -28,7 +30,10 @@ def state(document: Mapping[str, Any]) -> Manifest:
     attributes = {name: {"kind": "category", **entry} for name, entry in document["attributes"].items()}
     promises = [{"achieved": None, **one} for one in document.get("guarantees", ())]
     parts = document.get("parts", [list(attributes)])
-    return read_manifest(DEFAULTS | {**document, "attributes": attributes, "guarantees": promises, "parts": parts})
+    method = discover("shoal.methods", Method).get(document.get("method", DEFAULTS["method"]))
+    form = "agreed" if "agreed" in document else "classes" if method is None else method.form
+    entries = {"form": form, **document, "attributes": attributes, "guarantees": promises, "parts": parts}
+    return read_manifest(DEFAULTS | entries)
 
 
 def publish(rows: pa.Table, stated: Mapping[str, Any] | Manifest) -> PublishedRelease:
