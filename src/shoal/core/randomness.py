@@ -120,7 +120,7 @@ class BatchFile:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  see close
                 self._writer = pa.ipc.new_stream(self._file, batch.schema)
-            assert self._writer is not None  # noqa: S101  nothing is written after reading
+            assert self._writer is not None  # noqa: S101  writing precedes reading
             self._writer.write_batch(batch)
 
     def read(self) -> Iterator[pa.RecordBatch]:

@@ -129,7 +129,7 @@ def ahead(pool: ThreadPoolExecutor, items: Iterable[T], work: Callable[[T], R], 
 
 
 def join_batches(batches: Iterable[pa.RecordBatch], n_rows: int, n_bytes: float = math.inf) -> Iterator[pa.Table]:
-    """Yield the batches as tables of at least so many rows or bytes, except for the last."""
+    """Yield the batches as tables with at least *n_rows* or *n_bytes*, except for the last."""
     waiting: list[pa.RecordBatch] = []
     for batch in itertools.chain(batches, [None]):
         if batch is not None:

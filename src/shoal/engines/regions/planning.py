@@ -169,7 +169,7 @@ class Division:
         """Return the regions; each meets all requirements as one class if the method makes classes."""
         if not counts.sizes.any():
             raise InputError("every record has a missing value, and the policy drops such records")
-        if find_form(self.policy.method.form).as_they_are:  # every box with records, because nothing is required
+        if find_form(self.policy.method.form).as_they_are:  # every box with records, because no requirements apply
             nodes = [self.tree.nodes[leaf] for leaf in self.tree.leaves]
             sizes = counts.sizes.tolist()
             return [Settled((n,), node.lo, node.hi, sizes[n]) for n, node in enumerate(nodes) if sizes[n]]

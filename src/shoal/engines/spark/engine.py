@@ -270,7 +270,7 @@ def _merge_cells(columns: tuple[str, ...], most_cells: int, group: pa.Table) -> 
 
 
 def _merge_as_tree(pieces: DataFrame, n_pieces: int, merge: Callable[[pa.Table], pa.Table]) -> DataFrame:
-    """Have each few neighbouring pieces merged by a task until few are left, so that values keep the rows' order."""
+    """Have each few neighbouring pieces merged by a task until few are left; values keep the order of the rows."""
     from pyspark.sql import functions
 
     while n_pieces > FAN_IN:

@@ -186,7 +186,7 @@ def rewrite(publication: GeneralizedPublication, source: SparkSource, chance: Ch
 
 
 def is_on_this_machine(source: Source) -> bool:
-    """Whether the workers of a source are processes of this machine, or it has none."""
+    """Whether the workers of a source are processes of this machine, or the source has no workers."""
     *_, given = layers(source)
     session = given.frame.sparkSession if isinstance(given, SparkSource) else None
     return session is None or (session.conf.get("spark.master", None) or "").startswith("local")
