@@ -23,8 +23,7 @@ from shoal.core.randomness import Chance
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.plan.plan import SPLIT, Assignment, Dealer
 from shoal.release.forms.classes import GeneralizedPublication
-from shoal.release.publication import ClassPublication, Publication
-from shoal.release.regions import RegionalPublication
+from shoal.release.publication import ClassPublication, Publication, RegionalPublication
 from shoal.release.rows import RowColumns, RowNumbers, plain_batch
 from shoal.release.witness import ROW
 from shoal.sources.base import Source, layers
