@@ -141,7 +141,7 @@ def test_the_page_goes_from_sliders_to_the_run(browser, people) -> None:
     assert 'data-holds="no"' in node
     assert re.search(r"run\"[^>]* disabled", node)
     refused = browser.post(f"{path}/run", fields(project, (0, 0, 0)))
-    assert (refused.status_code, "these levels break a guarantee" in refused.text) == (422, True)
+    assert (refused.status_code, "break a guarantee" in refused.text) == (422, True)
     assert browser.post(f"{path}/run", fields(project, best)).headers["location"].endswith("/run")
     assert project.document["method"] == {"incognito": {"levels": dict(zip(explorer.names, best, strict=True))}}
     assert not project.problems()
