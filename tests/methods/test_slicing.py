@@ -104,7 +104,7 @@ def test_k_anonymity_is_refused_with_what_is_meant(method: str) -> None:
 @pytest.mark.parametrize("method", ["mondrian", "sweep", "incognito", "hilbert", "microaggregation", "plain"])
 def test_column_frequency_is_refused_where_there_are_no_parts(method: str) -> None:
     policy = {"attributes": ROLES, "privacy": [{"column-frequency": {"k": 2}}], "method": method}
-    with pytest.raises(UnreachableError, match="there are none; ask for k-anonymity"):
+    with pytest.raises(UnreachableError, match="not about classes; ask for k-anonymity"):
         shoal.anonymize(people(), policy)
 
 

@@ -163,7 +163,7 @@ def test_a_least_share_of_the_population_is_refused(tmp_path: Path) -> None:
     ("privacy", "says"),
     [
         (tau_l(0.5, 5), "l = 5 but the number of values is only 4.*tau = 0.5 with l = 4"),
-        (tau_l(0.2, 4), "at least 0.25; even all values generalized"),
+        (tau_l(0.2, 4), "at least 0.25, not even if all values become"),
         (tau_l(0.1, 9), "l = 9 but the number of values is only 4.*tau = 0.25 with l = 4"),
         (tau_l(1e-30, 3), "at least 0.25"),
         ({"simple-l-diversity": {"l": 1e30}}, "reach only 2.8"),

@@ -130,11 +130,10 @@ SLICINGS: list[list[tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: next(iter(model)))
-def test_beliefs_are_those_of_the_definitions(model: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beliefs_are_those_of_the_definitions(model: dict[str, Any]) -> None:
     name, parameters = next(iter(model.items()))
     verdicts = Counter()
     for seed, groups in itertools.product(range(6), SLICINGS):
-        monkeypatch.setattr("shoal.methods.slicing.beliefs._SOME", seed)  # tuples, before all are looked at
         problem, cells = problem_of(seed, (14, 120)[seed % 2], [model])
         pieces = dealt(problem, 1 + seed % 4 * (2 - seed % 2), seed)
         n_buckets = int(pieces.bucket.max()) + 1

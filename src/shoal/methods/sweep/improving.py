@@ -111,7 +111,9 @@ def covering_classes(
     keys = (nodes.astype(np.uint64) * trees.multiplier).sum(axis=1)  # as label_keys has them
     by_key = np.lexsort((keys, classes.item))
     numbers, first = np.unique(classes.item[by_key], return_index=True)
-    for number, some in zip(numbers.tolist(), np.split(by_key, first[1:]), strict=True):
+    ends = [*first[1:].tolist(), len(by_key)][: len(first)]
+    for number, begin, end in zip(numbers.tolist(), first.tolist(), ends, strict=True):
+        some = by_key[begin:end]
         asked = label_keys(trees, sweep.items[number], rows[searching])
         there = some[np.searchsorted(keys[some], asked).clip(max=len(some) - 1)]
         hit = (keys[there] == asked) & (information[there] > floor[searching])
