@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LIMITS = {"guides": 2.8, "messages": 2.0, "docstrings": 2.0, "decisions": 2.0}
+LIMITS = {"guides": 2.0, "messages": 2.0, "docstrings": 2.0, "decisions": 2.0}
 PATTERNS = {
     "a clause for a noun": r"\bwhat(?:ever)? (?:is|was|has|no|each|the|it|they)\b",
     "things that speak": r"\b(?:tells?|told|knows|believed)\b",
@@ -36,6 +36,9 @@ EXCEPTIONS = {  # phrases that are right, and why
     "are no longer": "an adverb of time",
     "is no more": "a comparison",
     "are no more": "a comparison",
+    "nothing is published": "the end of every refusal",
+    "reader who knows": "people know",
+    "adversary knows": "people know",
 }
 HIT = re.compile("|".join(f"({one})" for one in PATTERNS.values()).replace(" ", r"\s+"), re.IGNORECASE)
 EXCEPTION = re.compile("|".join(EXCEPTIONS).replace(" ", r"\s+"), re.IGNORECASE)
