@@ -181,14 +181,14 @@ def questions(asked: Iterable[str], indent: str) -> list[str]:
     return [line for question in asked for line in comment(question, indent, first="QUESTION: ")]
 
 
-class _Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):
     """Writes texts that need escapes in double quotes, on one line, and repeats equal values instead of naming them."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 
-_Dumper.add_representer(
+Dumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar(
         "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
@@ -202,7 +202,5 @@ def flow(value: Any) -> str:
     >>> flow({"role": "quasi", "widths": [5, 10]}), flow("no"), flow("a: b")
     ('{role: quasi, widths: [5, 10]}', "'no'", "'a: b'")
     """
-    text = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=math.inf, sort_keys=False, allow_unicode=True
-    )
+    text = yaml.dump(value, Dumper=Dumper, default_flow_style=True, width=math.inf, sort_keys=False, allow_unicode=True)
     return text.removesuffix("...\n").rstrip("\n")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from shoal.core.documents import WIDTH, load_with_lines
+from shoal.core.documents import WIDTH, Dumper, load_with_lines
 from shoal.core.errors import InputError, PolicyError, ShoalError, UsageError
 from shoal.core.wording import count_noun
 from shoal.policy.column_types import ColumnType
@@ -188,13 +188,6 @@ class Problem:
     message: str
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes YAML without aliases."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
-        return True
-
-
 def write_document(document: Mapping[str, Any]) -> str:
     """Write a policy as YAML, with the innermost mappings on one line.
 
@@ -205,9 +198,7 @@ def write_document(document: Mapping[str, Any]) -> str:
     privacy:
     - k-anonymity: {k: 5}
     """
-    return yaml.dump(
-        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=WIDTH
-    )
+    return yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=WIDTH)
 
 
 def read_document(text: str) -> dict[str, Any]:
