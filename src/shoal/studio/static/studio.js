@@ -41,16 +41,26 @@ function remembered(place) {
   return { selector, range };
 }
 
+// Returns the details of an element by their guarantee and their summary, and a number where these repeat.
+function foldersOf(place) {
+  const found = new Map();
+  for (const each of place.querySelectorAll("details")) {
+    const model = each.closest("[data-model]")?.dataset.model;
+    let key = `${model} ${each.querySelector("summary")?.textContent}`;
+    while (found.has(key)) key += " again";
+    found.set(key, each);
+  }
+  return found;
+}
+
 // Puts new content into an element; focus, selection, open details and scrolling stay.
 export function swap(place, html) {
   const focus = remembered(place);
-  const opened = [...place.querySelectorAll("details")].map((each) => each.open);
+  const opened = new Map([...foldersOf(place)].map(([key, each]) => [key, each.open]));
   const left = place.querySelector("pre")?.scrollTop ?? 0;
   const [x, y] = [window.scrollX, window.scrollY];
   place.innerHTML = html;
-  [...place.querySelectorAll("details")].forEach((each, index) => {
-    if (opened[index] !== undefined) each.open = opened[index];
-  });
+  for (const [key, each] of foldersOf(place)) if (opened.has(key)) each.open = opened.get(key);
   const pre = place.querySelector("pre");
   if (pre) pre.scrollTop = left;
   if (focus?.selector) {
