@@ -57,7 +57,7 @@ def described(run: Ran, cells: int) -> dict[str, Any]:
     attributes = run.evidence["policy"]["attributes"].values()
     roles = [entry["role"] for entry in attributes]
     steps = run.steps
-    steps["rest"] += steps.pop("findings", 0.0)
+    steps["rest"] += steps.pop("findings", 0.0) + steps.pop("open", 0.0)
     return {
         "rows": run.evidence["source"]["rows"],
         "cells": cells,

@@ -28,7 +28,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"slicing": {"parts": [["age"], ["illness"]]}}, L, "job in no part"),
     ({"slicing": {"columns": 7}}, L, "columns is 7, but 2 quasi attributes"),
     ({"anatomy": {}}, K, "k-anonymity cannot hold"),
-    ({"local-suppression": {}}, L, "distinct-l-diversity is about sensitive values"),
+    ({"local-suppression": {}}, L, "distinct-l-diversity constrains sensitive values"),
     ({"local-suppression": {"levels": {"job": 5}}}, K, "the taxonomy of 'job' has the levels 0 to 2"),
     ({"incognito": {"levels": {"job": 3}}}, K, "the taxonomy of 'job' has the levels 0 to 2"),
     ({"incognito": {"levels": {"jobb": 1}}}, K, "'jobb' is not a quasi attribute of the policy; did you mean 'job'?"),

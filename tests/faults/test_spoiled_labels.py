@@ -177,7 +177,7 @@ def test_values_that_the_source_does_not_have_there_are_refused(folder: Path) ->
     path = folder / "internal" / "labels.parquet"
     table = pq.read_table(path)
     pq.write_table(one_record_moved(table), path)
-    refused(folder, "not those of the source")
+    refused(folder, "differ from the source")
 
 
 def test_a_release_whose_labels_tell_too_much_is_never_published(

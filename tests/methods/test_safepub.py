@@ -169,8 +169,8 @@ def spoil(manifest: dict[str, Any], rows: pa.Table, how: str) -> pa.Table:
                 entry["delta"] = 1e-9
         case "no sample":
             del account["sampled"]
-        case "another method":
-            manifest["method"] = "synthetic"
+        case "another form":
+            manifest["form"] = "synthetic"
         case "tells how many were left out":
             manifest["withheld"] = 12
         case "spent less":
@@ -191,7 +191,7 @@ def release() -> Any:
         "share too large",
         "less delta",
         "no sample",
-        "another method",
+        "another form",
         "tells how many were left out",
         "spent less",
     ],

@@ -188,7 +188,7 @@ def test_spoiled_plans_are_refused(made: dict[str, list[Path]], tmp_path: Path) 
 
     refused(lambda public: (public / "plan.json").unlink(), "lacks its plan")
     refused(lambda public: shutil.copy(made["hilbert"][0] / "public" / "plan.json", public), "not the file")
-    refused(manifest(digest="0" * 64), "another digest")
+    refused(manifest(digest="0" * 64), "the digest of its plan is not in the manifest")
     refused(manifest(sha256="0" * 64), "not the file")
     refused(manifest(agreed=5), "not the manifest of a release")
     for text in ("0", "100000", "-1", "one", "1.5", "9" * 30, ""):

@@ -84,6 +84,7 @@ class Sliced:
             "format": 1,
             "shoal_version": "0",
             "method": "slicing",
+            "form": "slices",
             "method_parameters": {"overlapping": True} if self.overlapping() else {},
             "guarantees": list(promises),
             "parts": self.parts,

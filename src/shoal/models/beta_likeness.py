@@ -29,7 +29,7 @@ class BetaLikeness(DisclosureModel):
     name = "beta-likeness"
     title = "no sensitive value is more than 1 + beta times as frequent in a class as in the table"
     explanation = "Looking up a person makes no value, not even a rare one, more than 1 + beta times as likely."
-    example = "With beta = 1, a disease with a prevalence of 1 % has a probability of at most 2 % for every person."
+    example = "With beta = 1, a disease with a prevalence of 1% has a probability of at most 2% for every person."
     usual: ClassVar = {"beta": 2}
     weaknesses = f"It bounds how much more likely a value becomes, not how much less likely. {PRESENCE}"
     achieved_is = "at most"

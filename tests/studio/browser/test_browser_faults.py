@@ -29,7 +29,7 @@ def test_broken_uploads_are_told_and_leave_nothing(person, studio, watch, tmp_pa
     picture = tmp_path / "holiday.png"
     picture.write_bytes(b"\x89PNG no table")
     chooser.set_input_files(picture)
-    expect(person.notices).to_contain_text("cannot tell what holiday.png is")
+    expect(person.notices).to_contain_text("does not recognize holiday.png")
     late = tmp_path / "late.csv"
     late.write_text("age,sex\n" + "40,F\n" * 30_000 + "41\n", encoding="utf-8")
     chooser.set_input_files(late)
@@ -142,7 +142,7 @@ def test_a_studio_that_is_ended_takes_everything_along_and_its_pages_say_so(chro
     assert studio.rooms() == []
     assert visits.is_file()
     page.get_by_label("Role of sex").select_option("insensitive")
-    reader.expect(reader.notices).to_contain_text("The studio does not answer")
+    reader.expect(reader.notices).to_contain_text("The studio does not respond")
     context.close()
 
 

@@ -35,7 +35,7 @@ def test_a_button_that_is_pressed_before_the_script_is_there_changes_its_part_of
     page, held = person.page, []
     page.route("**/static/studio.js", lambda route: held.append(route))
     page.goto(page.url, wait_until="commit")
-    page.get_by_role("table", name="Columns that changed").get_by_role("button", name="age", exact=True).click()
+    page.get_by_role("table", name="Changed columns").get_by_role("button", name="age", exact=True).click()
     _until_asked(page, held)
     held[0].continue_()
     person.is_told("Column shown")
