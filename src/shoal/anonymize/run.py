@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,7 @@ from shoal.utility.marginals import UNWEIGHTED, average_weights
 if TYPE_CHECKING:
     from shoal.audit.numbers import ChangedNumbers
 
+Evidence: TypeAlias = tuple[tuple[Finding, ...], dict[str, Any]]  # the findings, and everything else
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
@@ -237,7 +238,7 @@ def measure(
     publication: Publication,
     description: Task[Description],
     compared: Task[tuple[OriginalRisks, SourceTables | None]],
-) -> tuple[tuple[Finding, ...], dict[str, Any]]:
+) -> Evidence:
     """Return the findings, and all of the evidence that does not come from the verifier or the ledger."""
     described, (given, tables) = description.result(), compared.result()
     utility, thorough = described.utility, run.options.detail == "full"
@@ -257,9 +258,7 @@ def measure(
     return findings, evidence if run.choice is None else evidence | {"choice": run.choice.as_dict()}
 
 
-def verify(
-    run: Run, publication: Publication, place: Place, measured: Task[tuple[tuple[Finding, ...], dict[str, Any]]]
-) -> dict[str, Any]:
+def verify(run: Run, publication: Publication, place: Place, measured: Task[Evidence]) -> dict[str, Any]:
     """Verify the release and return its evidence; refuse a release that must not be published."""
     with run.timing("verify"):
         verification = place.verify()
