@@ -92,8 +92,7 @@ class Run:
     @property
     def beside(self) -> Path | None:
         """The folder of large temporary files: the one in which the release is written."""
-        out = self.options.out
-        return None if out is None or not out.parent.is_dir() else out.parent
+        return _find_beside(self.options.out)
 
     @contextmanager
     def timing(self, step: str) -> Iterator[None]:
@@ -160,8 +159,11 @@ def _keep(source: Source, policy: Policy, out: Path | None) -> Source:
 
     identifiers = {name for name in policy.names("identifier") if name not in policy.techniques}
     columns = set(policy.attributes) - identifiers | set(policy.units.values())
-    beside = None if out is None or not out.parent.is_dir() else out.parent
-    return KeptSource.of(source, columns, (*policy.names("quasi"), *policy.names("sensitive")), beside)
+    return KeptSource.of(source, columns, (*policy.names("quasi"), *policy.names("sensitive")), _find_beside(out))
+
+
+def _find_beside(out: Path | None) -> Path | None:
+    return None if out is None or not out.parent.is_dir() else out.parent
 
 
 def same_format(data: object) -> Format:

@@ -213,21 +213,21 @@ class Folder(Place):
         """Write the rows, and return the manifest's entries on their files."""
         kind = self.run.format
 
-        def write_file(name: str, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
-            return {"file": f"{name}.{kind}", "sha256": write_rows(self._public / f"{name}.{kind}", batches, kind)}
+        def write_file(name: str, batches: Iterator[pa.RecordBatch], **more: str) -> dict[str, str]:
+            file = f"{name}.{kind}"
+            return {"file": file, **more, "sha256": write_rows(self._public / file, batches, kind)}
 
         if not self.run.policy.method.as_two_tables:
-            data = write_file("data", rows)
-            return {"data": {"file": data["file"], "format": kind, "sha256": data["sha256"]}}
+            return {"data": write_file("data", rows, format=kind)}
         batches = list(rows)
-        data = write_file("data", iter(batches))
+        data = write_file("data", iter(batches), format=kind)
         sliced = SlicedTable.of(pa.Table.from_batches(batches), manifest["parts"])
         both = two_tables(sliced, self.run.policy.names("sensitive"))
         tables = {
             name: write_file(name, iter(table.combine_chunks().to_batches()))
             for name, table in zip(("quasi", "sensitive"), both, strict=True)
         }
-        return {"data": {"file": data["file"], "format": kind, "sha256": data["sha256"]}, "tables": tables}
+        return {"data": data, "tables": tables}
 
     def verify(self) -> Verification:
         """Verify the written files."""
